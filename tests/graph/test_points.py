@@ -13,7 +13,7 @@ from minigibbs.kernels.decay import GAUSSIAN, LAPLACE, POWER, Decay
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.random import below
 from minigibbs.running.api import one_chain
-from minigibbs.samplers.poisson_gibbs.updates.points import BATCH, GUESS
+from minigibbs.samplers.poisson_gibbs.groups.points import BATCH, GUESS
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, coarse, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts

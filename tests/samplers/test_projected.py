@@ -5,8 +5,8 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.samplers.poisson_gibbs.updates import projected
-from minigibbs.samplers.poisson_gibbs.updates.projected import ProjectedData
+from minigibbs.samplers.poisson_gibbs.groups import projected
+from minigibbs.samplers.poisson_gibbs.groups.projected import ProjectedData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, begun, chi_square, sample, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts

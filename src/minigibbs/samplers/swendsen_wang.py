@@ -39,7 +39,7 @@ from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, uniform
 from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
-from minigibbs.samplers.poisson_gibbs.updates.implicit import (
+from minigibbs.samplers.poisson_gibbs.groups.kernel import (
     displacement_alias,
     displacements,
     neighbor,

@@ -32,6 +32,7 @@ from minigibbs.samplers.bounds import check_settings, guarantee
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
 from minigibbs.samplers.gibbs.sampler import gibbs_operations, sum_unary
 from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
+from minigibbs.samplers.poisson_gibbs.groups import implicit_space
 from minigibbs.samplers.poisson_gibbs.split import (
     Split,
     all_heavy,
@@ -40,7 +41,6 @@ from minigibbs.samplers.poisson_gibbs.split import (
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
-from minigibbs.samplers.poisson_gibbs.updates.implicit import implicit_space
 from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
 from minigibbs.samplers.registry import choose_variant, variant_of
 from minigibbs.system.boundary import checked

@@ -6,64 +6,42 @@ The choice minimizes the predicted time per effective sample, by the costs of `s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph.factors.implicit.complete import Complete
-from minigibbs.graph.factors.implicit.copied import Copied
-from minigibbs.graph.factors.implicit.kernel import Kernel
-from minigibbs.graph.factors.implicit.low_rank import LowRank
-from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
 from minigibbs.samplers.bounds import check_tail, tail_log_slowdown, tail_theta
 from minigibbs.samplers.costs import COSTS, LANE_DRAW
+from minigibbs.samplers.poisson_gibbs.groups import ImplicitSplit, Wish, split_implicit
+from minigibbs.samplers.poisson_gibbs.groups.base import INSTEAD
 from minigibbs.samplers.poisson_gibbs.ranges import conditional_ranges
+from minigibbs.samplers.poisson_gibbs.theta import (
+    DRAW,
+    LARGEST_EXPONENT,
+    QUIETLY,
+    TAIL,
+    THETAS,
+    UPDATE,
+    best_theta,
+    stickiness,
+    tail_range,
+)
 
-UPDATE = COSTS["update"] + COSTS["choice"]  # an update that evaluates nothing
-TAIL, DRAW = COSTS["tail"], COSTS["draw"]
 FAR_DRAW = DRAW + COSTS["far"]  # if the alias tables do not fit into the cache
 CACHE = 250_000  # slots of alias tables that fit
-INSTEAD = "weaken the couplings, or store them (graph.stored()) and use mg.Gibbs()"
 MARGIN = 0.75  # plain Gibbs is replaced only for a clear gain
-STICKINESS = 0.15  # see `stickiness`
 
 _BINS = 64  # distinguished powers of two of M, from 2**-52
 _LEAST_POWER = 12 - _BINS
 _PIECE = 1 << 20  # combinations of row, cut and theta evaluated per batch
-_QUIETLY = np.errstate(over="ignore", divide="ignore")  # infinite times and thetas are never chosen
 _HARD = 2.0**100  # replaces the infinite M of a factor with zeros, which is never minibatched
 _HALVINGS = 30  # of the interval in which theta is searched
 _LARGEST = 500.0  # a larger local energy makes plain Gibbs the default
-
-
-@dataclass(frozen=True)
-class ImplicitSplit:
-    """The split of an implicit group, common to all variables."""
-
-    theta: float
-    tail: float  # largest L_T
-    draws: float  # expected per update, averaged over the variables
-    least: float = math.inf  # the smallest heavy |weight|
-    heavy: int = 0  # maximum number of evaluated pairs per variable
-    exact: float = 0.0  # the energy of the evaluated pairs
-    kept: float = 1.0  # the share of draws that thinning keeps
-    projected: int = 0  # running sums per chain that replace all pairs, for low rank
-
-    @property
-    def log_slowdown(self) -> float:
-        """The bound on log(slowdown) for the largest tail."""
-        return float(tail_log_slowdown(self.tail, self.theta))
-
-    @property
-    def log_range(self) -> float:
-        """The largest absolute log weight of a value, as `Split.log_range`."""
-        return self.exact + float(_tail_range(self.tail, self.theta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,41 +76,13 @@ class Split:
     @property
     def tail_range(self) -> NDArray[np.float64]:
         """[n] The same for the minibatched explicit factors of each variable."""
-        stored: NDArray[np.float64] = _tail_range(self.tail, self.theta)
+        stored: NDArray[np.float64] = tail_range(self.tail, self.theta)
         return stored
 
     @property
     def implicit_range(self) -> float:
         """The same for the implicit groups."""
         return sum(group.log_range for group in self.implicits)
-
-
-class Wish(NamedTuple):
-    """The requested settings of a split, and the largest domain."""
-
-    slowdown: float | None
-    theta: float | None
-    heavy: int | None
-    values: int
-    measured: float | None = None  # the graph's own stickiness, if known
-
-
-def _tail_range(tail: Any, theta: Any) -> Any:
-    """Bound the sum of kept draws' log weights; Poisson counts exceed it with probability 1e-17."""
-    rate = (1.0 + theta) * tail
-    most = rate + 9.0 * np.sqrt(rate) + 12.0
-    return np.where(rate > 0.0, most * np.log1p(1.0 / theta), 0.0)
-
-
-def stickiness(theta: Any, measured: float = STICKINESS) -> Any:
-    """Return the empirical log slowdown per unit of L_T, which is far below the bound.
-
-    The counts favor the value at which they were drawn: a factor at its maximum M adds M * ((1 +
-    theta) * log(1 + 1/theta) - 1) to it on average. Measured slowdowns follow that at a fraction of
-    the strength, since not all factors are at their maximum and not all values are uncertain: 0.06
-    on the paper's Potts model and a dense random field, 0.3 to 0.5 on the Curie-Weiss model.
-    """
-    return measured * ((1.0 + theta) * np.log1p(1.0 / theta) - 1.0)
 
 
 def waits(rate: Any, lanes: int) -> Any:
@@ -161,8 +111,8 @@ def choose_split(
         tails = len(graph.implicits) + bool((rows["start"] < rows["unary_begin"]).any())
         slowdown = slowdown ** (1.0 / max(tails, 1))
     wish = Wish(slowdown, theta, heavy, int(graph.sizes.max()), measured)
-    sticky = STICKINESS if measured is None else measured
-    implicits = tuple(_OF_GROUP[type(group)](group, wish) for group in graph.implicits)
+    sticky = wish.stickiness
+    implicits = tuple(split_implicit(group, wish) for group in graph.implicits)
     for group in implicits:
         check_tail("PoissonGibbs", group.tail, group.theta, INSTEAD)
     if not len(spans):  # no explicit factors
@@ -299,170 +249,6 @@ def _strongest(
     return mask
 
 
-@_QUIETLY
-def best_theta(
-    tail: NDArray[np.float64],
-    slowdown: float | None,
-    draw: float = DRAW,
-    measured: float = STICKINESS,
-) -> NDArray[np.float64]:
-    """Choose theta for a given tail: the fastest of those that keep the guarantee."""
-    least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
-    grid = np.maximum(THETAS[:, None], np.broadcast_to(least, tail.shape))
-    sticky = np.minimum(tail * stickiness(grid, measured), 700.0)
-    time = (UPDATE + TAIL + draw * (1 + grid) * tail) * np.exp(sticky)
-    best: NDArray[np.float64] = grid[time.argmin(axis=0), np.arange(len(tail))]
-    return best
-
-
-THETAS = np.geomspace(0.05, 50.0, 25)
-
-
-CHUNK = 2**20  # weights per batch, since there may be tens of millions
-
-
-def _by_exponent(weights: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """Return sums and counts of |weight| by power of two, and the first power."""
-    lowest, bins = -1100, 2200
-    sums, counts = np.zeros(bins), np.zeros(bins, dtype=np.int64)
-    for first in range(0, len(weights), CHUNK):
-        size = np.abs(weights[first : first + CHUNK])
-        size = size[size > 0]
-        exponent = np.frexp(size)[1] - lowest
-        sums += np.bincount(exponent, size, minlength=bins)
-        counts += np.bincount(exponent, minlength=bins)
-    return sums, counts, lowest
-
-
-@_QUIETLY
-def split_weights(
-    weights: NDArray[np.float64],
-    scale: float,
-    copies: int,
-    slowdown: float | None,
-    theta: float | None,
-    heavy: int | None,
-    measured: float = STICKINESS,
-) -> tuple[float, float, float]:
-    """Return (least heavy weight, theta, L_T) for one list of weights that all variables share.
-
-    Each weight represents `copies` factors of energy scale * |weight|.
-    """
-    sums, counts, lowest = _by_exponent(weights)
-    best: tuple[float, float, float, float] | None = None
-    if heavy is not None:
-        ordered = np.sort(np.abs(weights))[::-1]
-        most = min(heavy // copies, len(ordered))
-        cuts = [float(ordered[most - 1])] if most else [math.inf]
-    else:
-        used = np.flatnonzero(counts) + lowest
-        cuts = [math.inf, *(math.ldexp(1.0, int(exponent) - 1) for exponent in used)]
-    for cut in cuts:
-        if heavy is None:  # cuts are boundaries between exponents
-            light = math.frexp(cut)[1] - lowest if math.isfinite(cut) else len(counts)
-            energy, exact = sums[:light].sum(), counts[light:].sum()
-        else:
-            energy, exact = sums.sum() - np.abs(weights[np.abs(weights) >= cut]).sum(), heavy
-        energy = copies * scale * max(float(energy), 0.0)
-        tail = np.array([energy])
-        chosen = best_theta(tail, slowdown, DRAW, measured)[0] if theta is None else theta
-        time = UPDATE + copies * COSTS["touch"] * float(exact)
-        time += TAIL + DRAW * (1 + chosen) * energy
-        time *= math.exp(min(energy * stickiness(chosen, measured), 700.0))
-        if best is None or time < best[0]:
-            best = (time, cut, float(chosen), energy)
-    assert best is not None
-    return best[1:]
-
-
-def _stickiness(wish: Wish) -> float:
-    return STICKINESS if wish.measured is None else wish.measured
-
-
-def _split_kernel(group: Kernel, wish: Wish) -> ImplicitSplit:
-    """Split the displacements like a variable's factors, once for all variables."""
-    copies = 1 if group.periodic else 2  # the half table represents both d and -d
-    scale = group.energy_per_weight
-    least, chosen, tail = split_weights(group.half, scale, copies, *wish[:3], _stickiness(wish))
-    strong = heavy_displacements(group, least)
-    count, exact = copies * int(np.count_nonzero(strong)), copies * scale * _sum(group.half, strong)
-    return ImplicitSplit(chosen, tail, (1 + chosen) * tail, least, count, exact)
-
-
-def _sum(weights: NDArray[np.float64], chosen: NDArray[np.bool_]) -> float:
-    return float(np.abs(weights[chosen]).sum())
-
-
-def heavy_displacements(group: Kernel, least: float) -> NDArray[np.bool_]:
-    """Mark the heavy entries of a kernel's half table."""
-    return (group.half >= least) | (group.half <= -least)
-
-
-def _split_complete(group: Complete, wish: Wish) -> ImplicitSplit:
-    energy = group.energy_per_weight * abs(group.weight) * (group.variables - 1)
-    return _all_drawn(energy, energy, wish)
-
-
-def _split_low_rank(group: LowRank, wish: Wish) -> ImplicitSplit:
-    """Choose running sums, unless draws are requested or cheaper."""
-    bound = group.bounds()
-    total = group.energy_per_weight * float(bound.sum())
-    drawn = _all_drawn(total * float(bound.max()), total * float(bound.mean()), wish)
-    values, (rank, sides) = 1 if group.form == "ising" else wish.values, group.thin
-    time = UPDATE + TAIL + drawn.draws * (DRAW + rank * sides * COSTS["cell"])
-    time *= math.exp(min(drawn.tail * stickiness(drawn.theta, _stickiness(wish)), 700.0))
-    projected = UPDATE + values * (COSTS["exp"] + rank * sides * COSTS["cell"])
-    everything = wish.heavy is not None and wish.heavy >= group.variables - 1
-    told = wish.theta is not None or wish.heavy is not None
-    if (projected <= time and not told) or everything:
-        exact = group.energy_per_weight * float(group.reach().max())
-        return ImplicitSplit(1.0, 0.0, 0.0, exact=exact, projected=values * rank * sides)
-    return drawn
-
-
-_LEAST_KEPT = 1e-6  # least share of proposals: the measurement may have kept none
-
-
-def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
-    """Minibatch all pairs; theta suits all but a tenth of the tails, or with a guarantee all.
-
-    The kept proposals have the distribution of draws by the true weights. So the strength of a tail
-    follows from these weights, and not from the bounds by which points are proposed.
-    """
-    bounds = group.energy_per_weight * group.bounds()
-    most, theta = group.energy_per_weight * group.largest, wish.theta
-    if theta is None and wish.slowdown is not None:
-        theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
-    elif theta is None:
-        likely, draw = group.energy_per_weight * group.typical, DRAW / max(group.kept, _LEAST_KEPT)
-        theta = float(best_theta(np.array([likely]), None, draw, _stickiness(wish))[0])
-    check_tail("PoissonGibbs", float(bounds.max()), theta, INSTEAD)
-    draws = (1 + theta) * float(bounds.mean())
-    return ImplicitSplit(theta, most, draws, kept=group.kept)
-
-
-def _split_copied(group: Copied, wish: Wish) -> ImplicitSplit:
-    """Split the copied group, whose bounds hold for every copy; weaker copies draw less."""
-    own = _OF_GROUP[type(group.group)](group.group, wish)
-    return replace(own, draws=own.draws * float(group.scales.mean()))
-
-
-def _all_drawn(tail: float, mean: float, wish: Wish) -> ImplicitSplit:
-    """Minibatch all pairs; theta suits the largest tail."""
-    sticky = _stickiness(wish)
-    chosen = wish.theta or float(best_theta(np.array([tail]), wish.slowdown, DRAW, sticky)[0])
-    return ImplicitSplit(chosen, tail, (1 + chosen) * mean)
-
-
-_OF_GROUP: dict[type, Callable[..., ImplicitSplit]] = {
-    Kernel: _split_kernel,
-    Complete: _split_complete,
-    LowRank: _split_low_rank,
-    Points: _split_points,
-    Copied: _split_copied,
-}
-
-
 def _choose(
     model: Model,
     spans: NDArray[np.float64],
@@ -537,7 +323,7 @@ def entry_costs(
     return cost
 
 
-@_QUIETLY
+@QUIETLY
 def _best_cuts(
     counts: NDArray[np.float64],
     thetas: NDArray[np.float64],
@@ -557,7 +343,7 @@ def _best_cuts(
         theta = np.maximum(tail_theta(energy, slowdown)[..., None], thetas)
     drawing = TAIL + waits((1.0 + theta) * safe[..., None], lanes) * (draws / safe)[..., None]
     time = UPDATE + exact[..., None] + np.where(has[..., None], drawing, 0.0)
-    time *= np.exp(np.minimum(energy[..., None] * stickiness(theta, measured), 700.0))
+    time *= np.exp(np.minimum(energy[..., None] * stickiness(theta, measured), LARGEST_EXPONENT))
     combinations = time.reshape(rows, time.shape[1] * time.shape[2])
     cut, which = np.divmod(combinations.argmin(axis=1), time.shape[2])
     row = np.arange(rows)

@@ -19,8 +19,8 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.samplers.base import carries, update
+from minigibbs.samplers.poisson_gibbs.groups import implicit_space
 from minigibbs.samplers.poisson_gibbs.split import Split, choose_split
-from minigibbs.samplers.poisson_gibbs.updates.implicit import implicit_space
 from minigibbs.samplers.registry import choose_variant, variant_of
 
 THETAS = (0.3, 4.0)

@@ -28,8 +28,8 @@ from minigibbs.samplers.base import (
     register_sweep,
     update,
 )
+from minigibbs.samplers.poisson_gibbs.groups import group_energy
 from minigibbs.samplers.poisson_gibbs.updates.carrying import CarryingData, StrongCarryingData
-from minigibbs.samplers.tempering.energies import group_energy
 from minigibbs.samplers.tempering.ladder import (
     begin_ladder,
     broken_at,

@@ -20,11 +20,11 @@ from minigibbs.kernels.layout import Chain
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.bounds import guarantee
 from minigibbs.samplers.costs import COSTS
+from minigibbs.samplers.poisson_gibbs.groups import energy_cost, prepare_energies
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.registry import ladder_in_bits
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
-from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
 from minigibbs.samplers.tempering.ladder import ROUNDS, SWAPS, noted
 from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened

@@ -11,11 +11,11 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import touched_workspace
+from minigibbs.samplers.poisson_gibbs.groups import begin_implicit, note_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates import general, strong
 from minigibbs.samplers.poisson_gibbs.updates.base import Variant
 from minigibbs.samplers.poisson_gibbs.updates.general import general_update
-from minigibbs.samplers.poisson_gibbs.updates.implicit import begin_implicit, note_implicit
 from minigibbs.samplers.poisson_gibbs.updates.strong import strong_update
 
 

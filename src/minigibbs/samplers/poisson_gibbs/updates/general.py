@@ -27,6 +27,7 @@ from minigibbs.kernels.touched import (
 )
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, sum_unary, touched_workspace
+from minigibbs.samplers.poisson_gibbs.groups import draw_implicit, prepare_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import (
     HEAVY_PAIR,
@@ -37,7 +38,6 @@ from minigibbs.samplers.poisson_gibbs.updates.base import (
     place_parts,
     place_rates,
 )
-from minigibbs.samplers.poisson_gibbs.updates.implicit import draw_implicit, prepare_implicit
 from minigibbs.samplers.poisson_gibbs.updates.small import load_base, load_heavy
 from minigibbs.samplers.poisson_gibbs.updates.tail import keep_share, touch_kept
 
@@ -68,7 +68,7 @@ class GeneralData(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS, over indices
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
-    implicit: Any  # see `updates.implicit`
+    implicit: Any  # see `poisson_gibbs.groups`
 
 
 def prepare(graph: FactorGraph, split: Split, logs: bool = False) -> GeneralData:
@@ -77,7 +77,7 @@ def prepare(graph: FactorGraph, split: Split, logs: bool = False) -> GeneralData
     With `logs`, pairs, gains and unary factors are stored as logarithms.
     """
     model, rows = graph.packed, graph.packed.rows
-    implicit = prepare_implicit(graph, split, logs)
+    implicit = prepare_implicit(graph, split.implicits, logs)
     if rows.strides == (0,):
         return _nothing_stored(len(rows), int(rows[0]["domain"]), implicit)
     spans = entry_spans(model)

@@ -19,11 +19,11 @@ from minigibbs.kernels.random import leftover, uniform
 from minigibbs.kernels.touched import SUMS
 from minigibbs.samplers.base import Workspace, register
 from minigibbs.samplers.gibbs.sampler import load_unary
+from minigibbs.samplers.poisson_gibbs.groups import draw_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import Variant
 from minigibbs.samplers.poisson_gibbs.updates.general import draw_tail
 from minigibbs.samplers.poisson_gibbs.updates.general import prepare as prepare_general
-from minigibbs.samplers.poisson_gibbs.updates.implicit import draw_implicit
 
 _BELOW_ONE = 1.0 - 2.0**-53  # at 1, the last value would be drawn even with weight 0
 
@@ -36,7 +36,7 @@ class StrongData(NamedTuple):
     general: NDArray[np.int64]  # indices of heavy general factors
     tail: NDArray[np.void]  # of ALIAS, over indices
     unary: NDArray[np.float64]  # [sum of sizes] or empty
-    implicit: Any  # see `updates.implicit`
+    implicit: Any  # see `poisson_gibbs.groups`
 
 
 def prepare(graph: FactorGraph, split: Split) -> StrongData:

@@ -1,4 +1,7 @@
-"""Draws of pairs of points: a table entry, a point in it, thinned by the true value."""
+"""`Points` groups: pairs of points are drawn by bounds and thinned by their true weights.
+
+A draw chooses a table entry, then a point in it (`kernels.box_tables`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
-from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure
+from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure, decay_value
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.lanes import as_double, fetch, word_of
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
@@ -18,6 +21,23 @@ from minigibbs.kernels.lines import empty_lines
 from minigibbs.kernels.poisson import counted_poisson
 from minigibbs.kernels.random import counted_uniform, later_word, likely_below, next_word
 from minigibbs.kernels.touched import touch
+from minigibbs.samplers.bounds import check_tail
+from minigibbs.samplers.costs import COSTS
+from minigibbs.samplers.poisson_gibbs.groups.base import (
+    INSTEAD,
+    Draws,
+    ImplicitSplit,
+    Kind,
+    Place,
+    Wish,
+    pair_sign,
+    register_draws,
+    register_energy,
+    register_kind,
+)
+from minigibbs.samplers.poisson_gibbs.theta import DRAW, best_theta
+
+_LEAST_KEPT = 1e-6  # least share of proposals: the measurement may have kept none
 
 BATCH = 128  # draws per vectorized batch
 SCRATCH = 5 * BATCH + 1  # integers, in addition to one for each earlier group
@@ -61,12 +81,39 @@ class PointsData(NamedTuple):
     later: int  # groups that draw after it
 
 
-def prepare_points(
-    group: Points, theta: float, logs: bool, first: int, others: tuple[int, int]
-) -> PointsData:
-    """Lay out the points; theta fixes the rates. `others` counts the groups before and after it."""
-    gain = math.log1p(1.0 / theta)
-    gain, loss = (gain, -gain) if logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
+class PointsEnergy(NamedTuple):
+    """Points in the tree's order."""
+
+    rule: Any
+    features: NDArray[np.float32]
+    points: NDArray[np.float32]
+    order: NDArray[np.int32]
+    weight: float
+    spins: bool
+
+
+def split(group: Points, wish: Wish) -> ImplicitSplit:
+    """Minibatch all pairs; theta suits all but a tenth of the tails, or with a guarantee all.
+
+    The kept proposals have the distribution of draws by the true weights. So the strength of a tail
+    follows from these weights, and not from the bounds by which points are proposed.
+    """
+    bounds = group.energy_per_weight * group.bounds()
+    most, theta = group.energy_per_weight * group.largest, wish.theta
+    if theta is None and wish.slowdown is not None:
+        theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
+    elif theta is None:
+        likely, draw = group.energy_per_weight * group.typical, DRAW / max(group.kept, _LEAST_KEPT)
+        theta = float(best_theta(np.array([likely]), None, draw, wish.stickiness)[0])
+    check_tail("PoissonGibbs", float(bounds.max()), theta, INSTEAD)
+    draws = (1 + theta) * float(bounds.mean())
+    return ImplicitSplit(theta, most, draws, kept=group.kept)
+
+
+def prepare(group: Points, how: ImplicitSplit, place: Place) -> PointsData:
+    """Prepare the data of draws; theta determines their rates."""
+    theta, gain = how.theta, math.log1p(1.0 / how.theta)
+    gain, loss = (gain, -gain) if place.logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
     return PointsData(
         group.rule,
         group.tree.features,
@@ -79,10 +126,28 @@ def prepare_points(
         (1.0 + theta) / theta,
         gain,
         loss,
-        first,
+        place.scratch,
         1.0,
-        *others,
+        place.before,
+        place.later,
     )
+
+
+def space(data: PointsData) -> tuple[int, int]:
+    """Return the length of the scratch; there are no running sums."""
+    return 0, SCRATCH + data.before
+
+
+def prepare_energy(group: Points) -> PointsEnergy:
+    """Prepare the data of log-potentials."""
+    tree, spins = group.tree, group.form == "ising"
+    return PointsEnergy(group.rule, tree.features, tree.points, tree.order, group.weight, spins)
+
+
+def energy_cost(group: Points) -> float:
+    """Predict the nanoseconds of a log-potential: one kernel value per pair."""
+    n = float(group.variables)
+    return (COSTS["read"] + COSTS["exp"]) * 0.5 * n * n
 
 
 def _homes(group: Points, theta: float) -> NDArray[np.void]:
@@ -251,3 +316,45 @@ def points_draw(data, chain, i, mode, size, touched):
         left -= draws
         number += draws
     return touched
+
+
+@kernel
+def points_copy(data, copies, number):
+    """Return the data of one scaled copy."""
+    return PointsData(
+        data.rule,
+        data.features,
+        data.points,
+        data.order,
+        data.homes,
+        data.words,
+        data.slots,
+        data.attracts,
+        data.more,
+        data.gain,
+        data.loss,
+        data.first,
+        copies.scales[number],
+        data.before,
+        data.later,
+    )
+
+
+@kernel
+def points_energy(data, x, numbers):
+    """Compute the log-potential: the sum over pairs with equal values, or all pairs of spins."""
+    total = 0.0
+    for i in range(len(x)):
+        value, row = x[data.order[i]], 0.0
+        for j in range(i):
+            sign = pair_sign(data.spins, x[data.order[j]] == value)
+            if sign != 0.0:
+                scale = sign * np.float64(data.points[j, FEATURES])
+                row += scale * decay_value(data.rule, data.features, data.points, i, j)
+        total += row * np.float64(data.points[i, FEATURES])
+    return data.weight * total
+
+
+register_kind(Points, Kind(split, prepare, prepare_energy, energy_cost))
+register_draws(PointsData, Draws(points_draw, points_copy, space=space))
+register_energy(PointsEnergy, points_energy)

@@ -21,6 +21,7 @@ from minigibbs.kernels.lanes import fetch
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import likely_below
 from minigibbs.kernels.touched import SUMS, touch
+from minigibbs.samplers.poisson_gibbs.groups.base import Draws, register_draws
 
 _REFRESH = 16  # changes per variable between two recomputations of the sums
 _LINES = 8  # lines of a row to prefetch; the hardware prefetches the others
@@ -50,9 +51,9 @@ def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
     return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first, 1.0, True)
 
 
-def projected_room(data: ProjectedData) -> int:
-    """Return the length of the group's part of the `carried` array."""
-    return 1 + (1 if data.alike else 2) * data.values * int(data.a.shape[1])
+def space(data: ProjectedData) -> tuple[int, int]:
+    """Return the length of `carried`: a count of changes, and the sums."""
+    return 1 + (1 if data.alike else 2) * data.values * int(data.a.shape[1]), 0
 
 
 @kernel
@@ -158,3 +159,24 @@ def projected_draw(data, chain, i, mode, size, touched):
             touched = touch(chain, mode, size, value, factor, touched)
     chain.tally[EVALUATIONS] += (1 if data.alike else 2) * data.values * data.a.shape[1]
     return touched
+
+
+@kernel
+def projected_copy(data, copies, number):
+    """Return the data of one scaled copy, which has its own sums."""
+    return ProjectedData(
+        data.a,
+        data.b,
+        data.spins,
+        data.alike,
+        data.values,
+        data.refresh,
+        data.first + number * copies.room,
+        copies.scales[number],
+        False,
+    )
+
+
+register_draws(
+    ProjectedData, Draws(projected_draw, projected_copy, projected_begin, projected_note, space)
+)
