@@ -1,4 +1,4 @@
-"""How often 95% intervals cover the truth, and how often the verdict is wrong.
+"""The coverage of 95% intervals, and the error rate of the verdict.
 
 Every row counts runs with a known truth. Coverage refers to runs without a warning. The share of
 such runs and the coverage of all runs are next to it. Errors are binomial, or estimated from the

@@ -1,7 +1,7 @@
 """The Curie-Weiss model: moments of the magnetization against the binomial sum.
 
 Every pair of n spins has the same coupling beta / n. The number k of up spins has the distribution
-C(n, k) exp(beta (2k - n)^2 / 2n), up to a constant, so all moments are sums of n + 1 terms. The
+C(n, k) exp(beta (2k - n)^2 / 2n), up to a constant. So all moments are sums of n + 1 terms. The
 program writes curie_weiss.png.
 """
 

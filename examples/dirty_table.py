@@ -1,4 +1,4 @@
-"""A dirty table repaired: which cells are wrong, and what should stand there?
+"""A dirty table repaired: which cells are wrong, and what are the correct values?
 
 A table of customers has a wrong letter in one of sixteen cells. Each cell is a variable, whose
 candidates are the values of its column. A rule states how often a value occurs together with

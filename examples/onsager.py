@@ -1,8 +1,8 @@
 """The two-dimensional Ising model against Kaufman's and Onsager's solutions.
 
-The specific heat of a 32 x 32 torus is compared with Kaufman's sum for that size, and the
-magnetization below the critical temperature with Yang's formula for the infinite lattice. The
-program writes onsager.png.
+The specific heat of a 32 x 32 torus is compared with Kaufman's sum for that size. The magnetization
+below the critical temperature is compared with Yang's formula for the infinite lattice. The program
+writes onsager.png.
 """
 
 import numpy as np

@@ -7,8 +7,8 @@ import mmap
 class Seen:
     """A table of digests of 64 bits, shared by all processes that are forked after its creation.
 
-    Two processes that try the same mutant at the same moment may both count it, and two different
-    mutants share a digest with a probability of about 1e-7 in a million: both are rare.
+    Two errors are rare. Two processes that try a mutant at the same moment may both count it. Among
+    a million mutants, two share a digest with a probability of about 1e-7.
     """
 
     def __init__(self, most: int):

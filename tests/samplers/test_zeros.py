@@ -44,7 +44,7 @@ def test_exact_start_keeps_the_law(name, model):
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_slightly_wrong_weight_is_caught(name):
-    """Negative control: a finite weight beside the hard constraints is off by 0.2."""
+    """Negative control: a finite weight besides the hard constraints is off by 0.2."""
     graph, law = HARD["apart"], naive.distribution(HARD["apart"])
     table, pairs, unary = graph.factors
     wrong = mg.Ising(*pairs.scope.T, pairs.coupling + [0.2, 0.0, 0.2])

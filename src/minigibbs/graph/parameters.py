@@ -177,7 +177,7 @@ class Frame:
         return tuple(groups)
 
     def _lay_out(self, factors: Sequence[Factors]) -> None:
-        """Build rows with every parametrized factor, whatever its value; and the ties."""
+        """Build the ties, and rows with every parametrized factor, also with those of weight 0."""
         flat, offset = lower_all(self.sizes, factors, self.evidence)
         self.ties, self.constant, self.segments = _ties(self, factors, flat)
         learned_pair = (

@@ -32,8 +32,7 @@ def prepared(
     kind
         The kind of the entry.
     key
-        The values on which the entry depends beside the graph. A key that cannot be hashed is never
-        stored.
+        The values on which the entry depends besides the graph. An unhashable key is never stored.
     make
         Computes the entry. If it raises, the next call computes the entry again.
     most

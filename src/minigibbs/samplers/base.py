@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Sizes of a chain's arrays beside its state: persistent numbers, integer scratch, weights."""
+    """Sizes of a chain's arrays besides its state: persistent numbers, integer scratch, weights."""
 
     carried: int = 0
     scratch: int = 0
@@ -65,7 +65,7 @@ class Workspace:
 
 
 class Carried(NamedTuple):
-    """Persistent arrays of a chain beside its state, and the prepared data of their layout."""
+    """Persistent arrays of a chain besides its state, and the prepared data of their layout."""
 
     data: Any
     carried: NDArray[np.float64]
@@ -218,7 +218,7 @@ class Sampler(ABC):
         return None
 
     def proviso(self, graph: FactorGraph) -> str:
-        """Describe what is known instead of a guaranteed slowdown; empty if nothing is."""
+        """Describe a known result that replaces a guaranteed slowdown; empty if there is none."""
         return ""
 
     def transition(self, everything: Enumeration) -> Transition:

@@ -13,7 +13,7 @@ Costs = dict[str, float]  # nanoseconds by kind of operation
 # Nanoseconds on one machine; only their ratios matter. Different costs change the split, and thus
 # the draws.
 COSTS: Costs = {
-    "update": 15.0,  # an update, whatever it evaluates
+    "update": 15.0,  # an update, without its evaluations
     "choice": 20.0,  # a choice of a value
     "exp": 8.0,  # an exponential of the choice, of the first few
     "exps": 7.0,  # an exponential of the choice, of the others

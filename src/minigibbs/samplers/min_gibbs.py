@@ -50,13 +50,13 @@ class MinGibbs(Sampler):
         Any estimator, such as `mg.SubsetEstimator(100)`, instead of a batch.
     slowdown : float or None, default 1.5
         A recipe for the batch. Poisson estimates are unbounded, so the spectral gap of this chain
-        is 0. The variance of a bounded function decays as fast as with a gap of that of plain Gibbs
-        over slowdown / (1 - failure)^2, until it reaches exp(delta) * failure times the squared
-        range of the function (docs/theory.md, part (h)). Here delta is log(slowdown)/3, or
-        log(slowdown)/2 if no variable has more than two values, and an estimate exceeds delta with
-        probability at most `failure`. The slowdown is larger for graphs of few or strongly coupled
-        variables; `describe` states it. None disables the recipe and requires a batch or an
-        estimator.
+        is 0. With g the gap of plain Gibbs, the variance of a bounded function decays as fast as
+        with a gap of g * (1 - failure)^2 / slowdown. This holds until the variance reaches
+        exp(delta) * failure times the squared range of the function (docs/theory.md, part (h)).
+        Here delta is log(slowdown)/3, or log(slowdown)/2 if no variable has more than two values,
+        and an estimate exceeds delta with probability at most `failure`. The slowdown is larger for
+        graphs of few or strongly coupled variables; `describe` states it. None disables the recipe
+        and requires a batch or an estimator.
     failure : float, default 0.01
         The probability that an estimate exceeds delta.
 

@@ -27,7 +27,7 @@ _NUMBER, _WORD = np.int64(0), np.uint32(0)
 
 
 class Lattice(NamedTuple):
-    """Where the sites of a lattice are stored. Unit (color, row, word) holds 32 sites."""
+    """The storage order of a lattice's sites: unit (color, row, word) has 32 sites."""
 
     shape: NDArray[np.int64]  # [axis]
     factor: NDArray[np.int64]  # [axis] of the color; 1 along the last axis
