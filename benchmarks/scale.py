@@ -173,7 +173,7 @@ def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str
 
 
 def play(chains: int, seconds: float, handling: float, rounds: int = 20) -> tuple[float, float]:
-    """Simulate events; return the busy share of the central process, the useful one of machines."""
+    """Simulate events; return the central process's busy share and the machines' useful share."""
     rng = np.random.default_rng(0)
     events = [(seconds * rng.random(), chain) for chain in range(chains)]  # already spread out
     heapq.heapify(events)

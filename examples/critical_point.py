@@ -2,8 +2,8 @@
 
 Near its critical temperature a lattice has ordered clusters of all sizes. Single updates change
 these slowly, and `mg.SwendsenWang()` changes them at once. Binder's ratio U = 1 - <m^4> / (3
-<m^2>^2) tends to 2/3 in the ordered phase and to 0 in the disordered phase. Only at the critical
-point it does not depend on the size, so the curves cross there. Onsager's exact value is log(1 +
+<m^2>^2) tends to 2/3 in the ordered phase and to 0 in the disordered phase. It is independent of
+the size only at the critical point, so the curves cross there. Onsager's exact value is log(1 +
 sqrt(2)) / 2 = 0.4407.
 """
 
