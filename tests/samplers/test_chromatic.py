@@ -10,6 +10,7 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.kernels.philox import key_of
 from minigibbs.samplers.chromatic import tile
 from minigibbs.samplers.chromatic.general_tiles import GeneralColors
+from minigibbs.samplers.chromatic.places import lay_entries, order_places
 from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.small_tails import SmallTailColors
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
@@ -475,3 +476,28 @@ def test_large_constants_do_not_hide_smaller_factors(chains, pairs):
     )
     # 40,000 nearly independent sweeps: standard error 0.0025, bound 6 of them
     assert np.abs(run.marginals - mg.exact_marginals(graph)).max() < 0.015
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_entries_are_where_the_blocks_say(seed):
+    """Entry k of the variable in lane l is at entry + k * count + l, for any degrees and sizes."""
+    rng = np.random.default_rng(seed)
+    n = 300
+    graph = mg.FactorGraph(
+        rng.integers(2, 4, n), [mg.Potts(range(0, n - 1, 2), range(1, n, 2), 0.5)]
+    ).condition({5: 1})
+    degree = rng.choice([0, 1, 2, 2, 2, 70], n)
+    begin = np.cumsum(degree) - degree
+    values = rng.permutation(int(degree.sum()))
+    places = order_places(graph, degree)
+    laid, same = lay_entries(places, begin, (values, values), (np.int64, np.float32))
+    seen = 0
+    for block in places.blocks:
+        for lane in range(block["count"]):
+            own = places.variable[block["first"] + lane]
+            for k in range(block["degree"]):
+                seen += 1
+                assert laid[block["entry"] + k * block["count"] + lane] == values[begin[own] + k]
+    assert seen == len(laid) == len(same) == degree.sum() - degree[5]
+    assert same.dtype == np.float32
+    assert (same == laid).all()

@@ -8,6 +8,8 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers.gibbs.fields import FieldData
 from minigibbs.samplers.gibbs.sampler import GibbsData
+from minigibbs.samplers.poisson_gibbs import split as splits
+from minigibbs.samplers.poisson_gibbs.split import choose_split
 from minigibbs.samplers.poisson_gibbs.updates.spins import SpinData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
@@ -200,3 +202,24 @@ def test_where_short_runs_cannot_tell_the_shipped_constant_stays():
 def test_a_stickiness_that_means_nothing_is_refused(stickiness):
     with pytest.raises(mg.SampleError, match=r"stickiness must be .*, got"):
         mg.PoissonGibbs(stickiness=stickiness)
+
+
+@pytest.mark.parametrize("options", [{}, {"slowdown": 1.1}, {"theta": 0.7}])
+@pytest.mark.parametrize("weight", [1e-6, 0.4, 300.0])
+def test_variables_of_few_pairs_get_the_split_that_the_search_would_choose(
+    options, weight, monkeypatch
+):
+    """Four pairs cost no more than a tail, so that the search is left out."""
+    graph = mg.models.ising_lattice(6, weight)
+    wish = {"slowdown": None, "theta": None, **options}
+    found = []
+    for known in (True, False):
+        monkeypatch.setattr(splits, "_cheap_rows", lambda model, known=known: known)
+        found.append(choose_split(graph, heavy=None, **wish))
+    for name in ("heavy", "theta", "tail", "exact", "log_bound"):
+        short, searched = (getattr(split, name) for split in found)
+        np.testing.assert_allclose(short, searched, rtol=1e-12)
+        assert short.dtype == searched.dtype
+    monkeypatch.undo()
+    assert splits._cheap_rows(graph.packed)
+    assert not splits._cheap_rows(mg.models.curie_weiss(20, 1.0).packed)

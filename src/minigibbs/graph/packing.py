@@ -87,23 +87,25 @@ def packed_rows(
         row = np.array((0, 0, 0, 0, sizes[0]), dtype=ROW)  # all rows are equal
         return np.broadcast_to(row, len(sizes)), np.empty(0, np.int32), np.empty(0)
     target, weight = np.empty(0, np.int32), np.empty(0)
-    place = np.zeros((3, len(sizes)), dtype=np.int64)
     if varies is None:
         varies = pairs_vary(pair, pair_weight, sizes, evidence)
+    count = np.zeros((_UNARY + 1 if len(general) else _PAIR + 1, len(sizes)), dtype=np.int64)
+    place = count
     for filling in (False, True):
         if filling:
-            end = np.cumsum(place.sum(axis=0))
-            start = end - place.sum(axis=0)
-            ends = start + np.cumsum(place, axis=0)
-            place = np.stack([start, ends[_PAIR], ends[_GENERAL]])
+            parts = np.cumsum(count, axis=0)
+            end = np.cumsum(parts[-1])
+            start = end - parts[-1]
+            place = start + parts - count
             target = np.empty(end[-1], dtype=np.int32)
             weight = np.empty(end[-1], dtype=np.float64)
         if len(pair):
             _place_pairs(pair, pair_weight, varies, evidence, place, target, weight)
         if len(general):
             _place_general(general, slots, evidence, place, target, weight)
-    rows = np.empty(len(sizes), dtype=ROW)
-    rows["start"], rows["pair_end"], rows["unary_begin"] = start, ends[_PAIR], ends[_GENERAL]
+    rows = np.empty(len(sizes), dtype=ROW)  # after the second pass, each part's place is its end
+    rows["start"], rows["pair_end"] = start, place[_PAIR]
+    rows["unary_begin"] = place[_GENERAL] if len(general) else place[_PAIR]
     rows["end"], rows["domain"] = end, sizes
     return rows, target, weight
 
@@ -139,31 +141,46 @@ def _join_general(groups: Sequence[General]) -> tuple[NDArray[Any], NDArray[Any]
     return factors, slots, _join([g.table for g in groups], np.float64)
 
 
+def row_sums(rows: NDArray[np.void], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum one value per entry over the rows, without an array of the rows' owners.
+
+    >>> rows = np.zeros(3, ROW)
+    >>> rows["start"], rows["end"] = [0, 2, 2], [2, 2, 3]
+    >>> row_sums(rows, np.array([1.0, 2.0, 4.0])).tolist()
+    [3.0, 0.0, 4.0]
+    """
+    sums = np.zeros(len(rows))
+    if len(values):
+        start = rows["start"]
+        filled = rows["end"] > start
+        if filled.all():
+            sums[:] = np.add.reduceat(values, start)
+        else:
+            sums[filled] = np.add.reduceat(values, start[filled])
+    return sums
+
+
 def energy_at(model: Model) -> NDArray[np.float64]:
-    """Sum the M of each free variable's factors; the largest sum is the paper's L."""
-    rows = model.rows
-    if not len(model.weight):
-        return np.zeros(len(rows))
-    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
-    return np.bincount(owner, entry_spans(model), minlength=len(rows)).astype(np.float64)
+    """Return for each free variable the sum of its factors' M; the largest is the paper's L."""
+    return row_sums(model.rows, entry_spans(model))
 
 
 def influence_at(model: Model) -> NDArray[np.float64]:
-    """Bound the joint influence of all other variables on each free variable's distribution.
+    """Return for each free variable a bound on how much all others can move its distribution.
 
-    A factor of range M allows each of its other variables a change of at most M / 2 in total
-    variation. If the sum is below 1 for all variables, Dobrushin's condition holds, and chains that
-    update one variable at a time mix fast.
+    A factor of range M lets each of its other variables move it by M / 2 at most, in total
+    variation. If the sum is below 1 for all, Dobrushin's condition holds, and chains that update
+    one variable at a time mix fast.
     """
-    rows = model.rows
-    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
-    others, place = np.ones(len(owner)), np.arange(len(owner))
-    general = np.flatnonzero(place >= rows["pair_end"][owner])
-    factors = model.factors[model.target[general]]
-    others[general] = factors["scope_end"] - factors["scope_start"] - 1
-    spans = entry_spans(model)  # infinite for unary factors with zeros
-    share = np.multiply(others, spans, out=np.zeros(len(spans)), where=others > 0)
-    return np.bincount(owner, share / 2, minlength=len(rows)).astype(np.float64)
+    rows, share = model.rows, entry_spans(model) / 2
+    if (rows["pair_end"] < rows["end"]).any():
+        owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+        general = np.flatnonzero(np.arange(len(share)) >= rows["pair_end"][owner])
+        factors = model.factors[model.target[general]]
+        others = factors["scope_end"] - factors["scope_start"] - 1
+        own = share[general]  # infinite for unary factors with hard constraints
+        share[general] = np.multiply(others, own, out=np.zeros(len(own)), where=others > 0)
+    return row_sums(rows, share)
 
 
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -180,7 +197,9 @@ def pairs_vary(
 ) -> NDArray[np.bool_]:
     """Return whether each pair factor varies: its M is positive, given the evidence."""
     (i, j), wide = pair.T, size > 1
-    varies: NDArray[np.bool_] = (weight != 0) & (wide[i] | wide[j])
+    varies: NDArray[np.bool_] = weight != 0
+    if not wide.all():
+        varies &= wide[i] | wide[j]
     if (evidence != FREE).any():
         for clamped, other in ((i, j), (j, i)):
             value = evidence[clamped]

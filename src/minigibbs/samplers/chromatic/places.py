@@ -6,7 +6,8 @@ blocks of up to 64, so that inner loops over the variables of a block have no br
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,14 +76,51 @@ def _blocks(
     return blocks
 
 
-def entry_positions(places: Places) -> NDArray[np.int64]:
-    """Return the index of each entry, for entries listed place by place."""
-    blocks = places.blocks
-    block = np.repeat(np.arange(len(blocks)), blocks["count"])  # of each place
-    lane = np.arange(len(places.variable)) - blocks["first"][block]
-    first = blocks["entry"][block] + lane
-    degree = places.degree
-    owner = np.repeat(np.arange(len(degree)), degree)
-    k = np.arange(len(owner)) - np.repeat(np.cumsum(degree, dtype=np.int64) - degree, degree)
-    positions: NDArray[np.int64] = first[owner] + k * blocks["count"][block][owner]
-    return positions
+def lay_entries(
+    places: Places, begin: NDArray[np.integer], arrays: Sequence[NDArray[Any]], kinds: Sequence[Any]
+) -> list[NDArray[Any]]:
+    """Put entries that are listed by variable where the blocks have them.
+
+    Blocks of one color, size and degree follow one another. A full block of them is the transpose
+    of a matrix [place, entry], so that entries are gathered run by run, without a sort.
+
+    Parameters
+    ----------
+    places : Places
+        The order of the variables, and their blocks.
+    begin : array [n]
+        Index of each variable's first entry in the arrays.
+    arrays : sequence of array
+        Values by entry.
+    kinds : sequence of dtype
+        Types of the results.
+
+    Returns
+    -------
+    list of array
+        The same values by position in the blocks.
+    """
+    first, count, degree = (places.blocks[name] for name in ("first", "count", "degree"))
+    total = int((count.astype(np.int64) * degree).sum())
+    laid = [np.empty(total, kind) for kind in kinds]
+    for run in np.split(np.arange(len(first)), np.flatnonzero(_new_runs(places)))[1:]:
+        width, entry = int(degree[run[0]]), int(places.blocks["entry"][run[0]])
+        for part in (run[:-1], run[-1:]):  # all blocks but the last are full
+            if not len(part) or not width:
+                continue
+            places_of = slice(int(first[part[0]]), int(first[part[-1]] + count[part[-1]]))
+            index = begin[places.variable[places_of]][:, None] + np.arange(width)
+            shape = (len(part), int(count[part[0]]), width)
+            for values, out in zip(arrays, laid, strict=True):
+                blocks = values[index].reshape(shape).transpose(0, 2, 1)
+                out[entry : entry + index.size].reshape(shape[0], width, shape[1])[:] = blocks
+            entry += index.size
+    return laid
+
+
+def _new_runs(places: Places) -> NDArray[np.bool_]:
+    """Return which blocks begin another color, size or degree than the block before."""
+    blocks, new = places.blocks, np.ones(len(places.blocks), dtype=bool)
+    new[1:] = (np.diff(blocks["degree"]) != 0) | (np.diff(blocks["size"]) != 0)
+    new[places.block_ends[:-1][places.block_ends[:-1] < len(new)]] = True
+    return new

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.samplers.chromatic.places import entry_positions, order_places
+from minigibbs.samplers.chromatic.places import lay_entries, order_places
 from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
@@ -66,7 +66,7 @@ def _join(some: _Entries, more: _Entries) -> _Entries:
     )
 
 
-def _some(entries: _Entries, which: NDArray[np.bool_]) -> _Entries:
+def _some(entries: _Entries, which: NDArray[Any]) -> _Entries:
     owner, target, entry, weight, start = entries
     return _Entries(owner[which], target[which], entry[which], weight[which], start[which])
 
@@ -129,15 +129,17 @@ def small_layout(
     _fold_clamped(graph, base, _some(every, ~free), table)
     base = centered(base, model.first)
     entries = _some(every, free)
-    places = order_places(graph, np.bincount(entries.owner, minlength=len(graph)))
-    by_place = np.argsort(places.place[entries.owner], kind="stable")
-    positions = entry_positions(places)
-
-    def laid(values: NDArray[Any], kind: Any) -> NDArray[Any]:
-        array = np.empty(len(by_place), kind)
-        array[positions] = values[by_place]
-        return array
-
+    if len(tables.owner):  # pairs come first; a variable's entries must follow one another
+        entries = _some(entries, np.argsort(entries.owner, kind="stable"))
+    degree = np.bincount(entries.owner, minlength=len(graph))
+    places = order_places(graph, degree)
+    scale = np.where(entries.start < 0, LOG2_E, 0.0)  # tables add nothing to a pair's weight
+    target, weight, start, entry, entry_scale = lay_entries(
+        places,
+        np.cumsum(degree) - degree,
+        (places.place[entries.target], entries.weight, entries.start, entries.entry, scale),
+        (np.uint32, np.float32, np.int32, np.int64, np.float64),
+    )
     sizes = graph.sizes[places.variable].astype(np.int64)
     first = np.concatenate([[0], np.cumsum(sizes)])
     own = np.repeat(model.first[places.variable] - first[:-1], sizes) + np.arange(first[-1])
@@ -148,19 +150,18 @@ def small_layout(
         places.variable,
         first,
         base[own].astype(np.float32),
-        laid(places.place[entries.target], np.uint32),
-        laid(entries.weight, np.float32),
-        laid(entries.start, np.int32),
+        target,
+        weight,
+        start,
         np.concatenate([table, np.zeros(MOST_SMALL)]).astype(np.float32),
         _stride(graph),
     )
     for part in data[:-1]:
         part.setflags(write=False)  # type: ignore[union-attr]
-    scale = np.where(entries.start < 0, LOG2_E, 0.0)  # no weight is added for a table
     padded = np.concatenate([cells, np.zeros(MOST_SMALL, np.int64)])
     return data, Origins(
-        entry=laid(entries.entry, np.int64),
-        entry_scale=laid(scale, np.float64),
+        entry=entry,
+        entry_scale=entry_scale,
         cell=padded,
         cell_scale=np.concatenate([scales, np.zeros(MOST_SMALL)]),
     )

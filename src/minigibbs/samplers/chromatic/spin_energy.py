@@ -39,13 +39,15 @@ def _parts(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
     place[variable] = np.arange(len(variable))
     unary = sum_unary(model)
     field = np.zeros(len(graph)) if not len(unary) else unary[1::2] - unary[::2]
-    free = evidence[model.pair] < 0
-    for own in (0, 1):  # a pair with one clamped variable is a field of the other
-        half = free[:, own] & ~free[:, 1 - own]
-        sign = np.where(evidence[model.pair[half, 1 - own]] == 1, 1.0, -1.0)
-        weight = sign * model.pair_weight[half]
-        field = field + np.bincount(model.pair[half, own], weight, minlength=len(graph))
-    both = free.all(axis=1) & (model.pair_weight != 0)
+    both = model.pair_weight != 0
+    if graph.free < len(graph):
+        free = evidence[model.pair] < 0
+        both &= free.all(axis=1)
+        for own in (0, 1):  # the free variable of a pair with a clamped one has a field
+            half = free[:, own] & ~free[:, 1 - own]
+            sign = np.where(evidence[model.pair[half, 1 - own]] == 1, 1.0, -1.0)
+            weight = sign * model.pair_weight[half]
+            field = field + np.bincount(model.pair[half, own], weight, minlength=len(graph))
     pair = place[model.pair[both]].astype(np.uint32)
     order = np.argsort(pair.max(axis=1), kind="stable") if len(pair) else slice(None)
     weights = np.ascontiguousarray(model.pair_weight[both][order])

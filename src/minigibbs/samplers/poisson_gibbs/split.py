@@ -119,6 +119,12 @@ def choose_split(
         none = np.broadcast_to(np.zeros(1), len(rows))
         ones = np.broadcast_to(np.ones(1), len(rows))
         return Split(np.empty(0, dtype=bool), ones, none, none, none, lanes, implicits)
+    if heavy is None and _cheap_rows(model):
+        local = energy_at(model)
+        chosen = np.full(len(rows), _theta_without_tail(theta, local))
+        none = np.zeros(len(rows))
+        every = np.ones(len(spans), dtype=bool)
+        return Split(every, chosen, none, local, none, lanes, implicits)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     hard = np.isinf(spans)  # factors with hard constraints, which are always evaluated
@@ -152,6 +158,21 @@ def choose_split(
     exact[owner[hard]] = math.inf
     log_bound = tail_log_slowdown(tail, chosen) if swing is None else swing.log_slowdown(chosen)
     return Split(mask, chosen, tail, exact, log_bound, lanes, implicits)
+
+
+def _cheap_rows(model: Model) -> bool:
+    """Return whether every variable has so few pairs, and nothing else, that no tail can pay."""
+    rows = model.rows
+    if len(model.factors):
+        return False
+    return COSTS["heavy"] * float((rows["end"] - rows["start"]).max()) <= TAIL
+
+
+def _theta_without_tail(theta: float | None, local: NDArray[np.float64]) -> float:
+    """Return the theta of variables that draw nothing, as `_choose` gives it."""
+    if theta is not None:
+        return theta
+    return float(THETAS[0]) if local.max() <= _LARGEST else 1.0
 
 
 class _Swing(NamedTuple):
