@@ -102,7 +102,7 @@ class PoissonEstimator(Estimator):
     >>> import minigibbs as mg
     >>> print(mg.MinGibbs(estimator=mg.PoissonEstimator(1e5)).describe(mg.models.potts_rbf()))
     MIN-Gibbs: Poisson estimates, lambda = 1e+05, unbiased in exp: exact; about 2.31e+04 draws
-    an update.
+    per update.
     """
 
     batch: float
