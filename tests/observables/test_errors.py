@@ -230,7 +230,7 @@ def test_the_correlation_length_of_a_line_is_known():
     found = mg.observables.correlation_length(run, "s", side=side)
     t = math.tanh(coupling)
     assert abs(found.value - math.sqrt(t) / (1 - t)) < WITHIN * found.error
-    with pytest.raises(mg.SampleError, match="is no square"):
+    with pytest.raises(mg.SampleError, match="are not a square"):
         mg.observables.correlation_length(
             mg.sample(
                 mg.FactorGraph([2] * 12, []),

@@ -576,7 +576,7 @@ def test_a_child_that_outlives_a_killed_run_does_not_hold_its_lock(folder):
 
 def test_where_there_is_a_run_none_is_started(folder):
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
-    with pytest.raises(mg.SampleError, match=r"holds a run already.*mg\.resume"):
+    with pytest.raises(mg.SampleError, match=r"already holds a run.*mg\.resume"):
         sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
 
 
@@ -658,7 +658,7 @@ def test_files_of_a_checkpoint_that_are_no_plain_files(folder, tmp_path, name, k
             assert CliRunner().invoke(app, ["report", str(folder)]).exit_code != 0
     assert target.read_bytes() == before
     if name != "lock":
-        with pytest.raises(mg.SampleError, match=r"other files|holds a run already|cannot lock"):
+        with pytest.raises(mg.SampleError, match=r"other files|already holds a run|cannot lock"):
             sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     assert target.read_bytes() == before
 

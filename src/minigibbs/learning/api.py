@@ -520,7 +520,7 @@ class _Task:
             )
         except TooLargeError as error:
             raise LearnError(
-                f'method="exact" is for small or narrow graphs: {error}; use method="pcd"'
+                f'method="exact" is for small graphs and graphs of low treewidth: {error}; use method="pcd"'
             ) from error
 
     def _pseudo(self, pool: Threads) -> PseudoLikelihood:

@@ -43,7 +43,7 @@ def unspoken(graph: FactorGraph, data: Data) -> list[str]:
     idle = ~frame.fixed & ~(high > low)
     if idle.any():
         found.append(
-            f"no factor depends on {_names(frame, idle)}: it stays as it is; leave it out, or "
+            f"no factor depends on {_names(frame, idle)}, which keeps its value; leave it out, or "
             "fix it"
         )
     if data.seen is not None:
@@ -51,8 +51,8 @@ def unspoken(graph: FactorGraph, data: Data) -> list[str]:
         unseen = ~frame.fixed & ~idle & ~_reached(graph, seen)
         if unseen.any():
             found.append(
-                f"no datum speaks of {_names(frame, unseen)}: nothing that its factors are joined "
-                "to was observed"
+                f"the data do not determine {_names(frame, unseen)}: no variable that its factors "
+                "are connected to was observed"
             )
     return found
 
@@ -97,7 +97,7 @@ def separated(frame: Frame, moments: NDArray[np.float64], penalty: Penalty) -> l
         "minus infinity": free & (moments <= low + _SEPARATED * span),
     }
     return [
-        f"the data send {_names(frame, which)} to {where}: its statistic is at its "
+        f"the maximum-likelihood value of {_names(frame, which)} is {where}: its statistic is at its "
         f"{'largest' if where == 'infinity' else 'least'} in every row; add l2=, a prior or data"
         for where, which in ends.items()
         if which.any()

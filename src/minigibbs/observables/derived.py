@@ -194,7 +194,7 @@ def correlation_length(
     one = run.observables[name]
     if one.labels[:2] != ("m=0", "m=1"):
         raise SampleError(
-            f"correlation_length needs a StructureFactor with m = 0 and 1; {name!r} is none"
+            f"correlation_length needs a StructureFactor with m = 0 and 1; {name!r} is not one"
         )
     length = side if side is not None else _square_side(len(run.domains))
     factor = 2.0 * math.sin(math.pi / length)
@@ -209,7 +209,9 @@ def correlation_length(
 def _square_side(n: int) -> int:
     side = math.isqrt(n)
     if side * side != n:
-        raise SampleError(f"correlation_length: give the lattice's side; {n} is no square")
+        raise SampleError(
+            f"correlation_length: give the lattice's side; {n} variables are not a square"
+        )
     return side
 
 

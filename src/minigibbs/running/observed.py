@@ -101,7 +101,7 @@ def check_observed_state(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     if count.dtype != np.int64 or (count.reshape(len(count), -1) != wanted).any():
         raise ValueError(f"{STATE[0]} is not that of the clock")
     if (state[STATE[1]][..., 1, :] < 0).any():
-        raise ValueError(f"{STATE[1]} holds what it cannot")
+        raise ValueError(f"{STATE[1]} has entries outside its range")
 
 
 def gathered(

@@ -378,14 +378,14 @@ def check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is None:
             continue
+        shown = "record: chains" if name == "record_chains" else name
         whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
         if not whole or count < _LEAST[name]:
-            shown = "record: chains" if name == "record_chains" else name
             raise SampleError(
                 f"{shown} must be an integer of at least {_LEAST[name]}, got {count!r}"
             )
         if count > _MOST_COUNT:
-            raise SampleError(f"{name} must be at most {_MOST_COUNT:,}, got a larger number")
+            raise SampleError(f"{shown} must be at most {_MOST_COUNT:,}, got a larger number")
 
 
 def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:

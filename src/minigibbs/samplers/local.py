@@ -50,8 +50,8 @@ class LocalMinibatchGibbs(Sampler):
     --------
     >>> import minigibbs as mg
     >>> print(mg.LocalMinibatchGibbs(40).describe(mg.models.potts_rbf()))
-    Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at 40 factors without
-    replacement.
+    Local Minibatch Gibbs: BIASED, with no guarantee; an update evaluates 40 factors
+    without replacement.
     """
 
     batch: float | None = None
@@ -97,7 +97,7 @@ class LocalMinibatchGibbs(Sampler):
         """Describe the batch, and that there is no guarantee."""
         how = "Poisson draws, bias-adjusted" if self.adjusted else "factors without replacement"
         return (
-            f"Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at "
+            f"Local Minibatch Gibbs: BIASED, with no guarantee; an update evaluates "
             f"{self.batch_for(graph):g} "
             f"{how}."
         )

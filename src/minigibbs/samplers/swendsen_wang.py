@@ -109,7 +109,7 @@ class SwendsenWang(SweepSampler):
         while not isinstance(bonds, NoBonds):
             looks, draws, bonds = looks + bonds.looks, draws + bonds.rate, bonds.others
         return (
-            f"Swendsen-Wang: exact; a sweep looks at {looks:,} strong pairs, draws {draws:.4g} of "
+            f"Swendsen-Wang: exact; a sweep visits {looks:,} strong pairs, draws {draws:.4g} of "
             "the others, and gives every cluster a new value."
         )
 

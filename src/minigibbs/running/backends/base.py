@@ -238,7 +238,7 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     }
     for name, right in checks.items():
         if not right:
-            raise ValueError(f"{name} holds what it cannot")
+            raise ValueError(f"{name} has entries outside its range")
     check_observed_state(plan, state)
 
 
@@ -250,7 +250,7 @@ def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
         replicas = flat.reshape(shape).reshape(math.prod(shape[:-2]), *shape[-2:])
         right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
         if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
-            raise ValueError("replicas holds what it cannot")
+            raise ValueError("replicas has entries outside its range")
     if isinstance(plan.sampler, SweepSampler):
         carried = state["carried"]
         chains = math.prod(carried.shape[:-1])

@@ -136,7 +136,7 @@ class CudaBackend(Backend):
             bounds["noted"] = plan.chains * (plan.length + plan.warmup)
         for name, most in bounds.items():
             if not ((state[name] >= 0) & (state[name] <= most)).all():
-                raise ValueError(f"{name} holds what it cannot")
+                raise ValueError(f"{name} has entries outside its range")
 
 
 BACKEND = CudaBackend()

@@ -339,4 +339,4 @@ def check_lockstep(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     numbers = each * np.arange(len(first))[:, None]
     for name, array, right in (("swept", swept, made), ("first", first, numbers)):
         if array.dtype != np.int64 or not (array == right).all():
-            raise ValueError(f"{name} holds what it cannot")
+            raise ValueError(f"{name} has entries outside its range")

@@ -105,8 +105,8 @@ class Checkpoint:
     def _begin(self, plan: Plan, request: dict[str, Any]) -> None:
         if self._generations():
             raise SampleError(
-                f"{self.folder} holds a run already: mg.resume({str(self.folder)!r}) goes on with "
-                "it; remove the folder to start anew"
+                f"{self.folder} already holds a run; call mg.resume({str(self.folder)!r}) to "
+                "continue it, or remove the folder to start a new run"
             )
         self._sweep()
         self.number = secrets.token_hex(8)
@@ -302,9 +302,9 @@ def _existing(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing checkpoint folder."""
     folder = Path(path)
     if not folder.is_dir():
-        raise SampleError(f"there is no checkpoint {folder}: it is no folder")
+        raise SampleError(f"there is no checkpoint {folder}: that is not a folder")
     if not (folder / _RUN).is_file():
-        raise SampleError(f"there is no checkpoint in {folder}: it holds no {_RUN}")
+        raise SampleError(f"there is no checkpoint in {folder}: the folder has no file {_RUN}")
     return folder
 
 

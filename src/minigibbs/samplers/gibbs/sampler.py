@@ -75,8 +75,8 @@ class Gibbs(Sampler):
             return TextbookData(int(graph.sizes.max()))
         if self.fields and not fields_are_defined(graph):
             raise SampleError(
-                "Gibbs: fields can be remembered for pairs and unary factors without zeros over "
-                f"domains of at most {DENSE_DOMAIN} values only; leave fields out"
+                "Gibbs: fields can be cached only for pairs and unary factors without hard "
+                f"constraints, over domains of at most {DENSE_DOMAIN} values; leave fields out"
             )
         return gibbs_data(graph, self.fields if lanes == 1 else bool(self.fields))
 
@@ -117,8 +117,8 @@ class Gibbs(Sampler):
         stats = graph.stats
         if not graph.implicits and isinstance(self.prepare(graph, lanes), FieldData):
             return (
-                f"Gibbs: exact; changes are rare, so sums are remembered: up to "
-                f"{stats.max_degree:,} factors at a change, none otherwise."
+                f"Gibbs: exact; changes are rare, so local fields are cached: up to "
+                f"{stats.max_degree:,} factors are evaluated per change, and none otherwise."
             )
         if self.textbook:
             count = f"{stats.max_degree:,} factors for each of up to {stats.max_domain:,} values"

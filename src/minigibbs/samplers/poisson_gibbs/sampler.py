@@ -279,7 +279,7 @@ class PoissonGibbs(Sampler):
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
             remembers = isinstance(self.prepare(graph, lanes), FieldData | SpinFieldData)
-            when = ", which looks at them when a value changes" if remembers else ""
+            when = ", with cached fields that only changes of a value update" if remembers else ""
             what = f"an update evaluates all {heavy:.3g} factors of a variable: plain Gibbs{when}"
             return f"Poisson-Gibbs: exact; {what}."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
