@@ -156,7 +156,7 @@ def test_bonds_that_are_too_many_to_enumerate_are_refused():
 
 def test_it_describes_itself():
     text = mg.SwendsenWang().describe(ATTRACTIVE["fields"])
-    assert text.startswith("Swendsen-Wang: exact; a sweep visits 3 strong pairs, draws 0.3 of")
+    assert text.startswith("Swendsen-Wang: exact; a sweep visits 2 strong pairs, draws 0.3 of")
     text = mg.SwendsenWang().describe(ATTRACTIVE["ring"])
     assert "10 strong pairs, draws 1.5 of" in text  # each pair from both ends, with half its weight
     with pytest.raises(mg.SampleError, match="moves all variables at once"):

@@ -520,7 +520,8 @@ class _Task:
             )
         except TooLargeError as error:
             raise LearnError(
-                f'method="exact" is for small graphs and graphs of low treewidth: {error}; use method="pcd"'
+                f'method="exact" is for small graphs and graphs of low treewidth: {error}; '
+                'use method="pcd"'
             ) from error
 
     def _pseudo(self, pool: Threads) -> PseudoLikelihood:

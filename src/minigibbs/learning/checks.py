@@ -97,8 +97,9 @@ def separated(frame: Frame, moments: NDArray[np.float64], penalty: Penalty) -> l
         "minus infinity": free & (moments <= low + _SEPARATED * span),
     }
     return [
-        f"the maximum-likelihood value of {_names(frame, which)} is {where}: its statistic is at its "
-        f"{'largest' if where == 'infinity' else 'least'} in every row; add l2=, a prior or data"
+        f"the maximum-likelihood value of {_names(frame, which)} is {where}: its statistic is at "
+        f"its {'largest' if where == 'infinity' else 'least'} in every row; add l2=, a prior "
+        "or data"
         for where, which in ends.items()
         if which.any()
     ]
