@@ -25,7 +25,8 @@ def is_foreign(kind: type) -> bool:
 def to_numpy(given: Any) -> Any:
     """Another library's array as NumPy's, without a copy if it is on the CPU.
 
-    Anything else is returned as it is. An array on a device is copied from there.
+    Anything else is returned as it is. An array on a device is copied from there. Numbers of
+    types that NumPy does not have, such as bfloat16, become float32, which holds them exactly.
     """
     if not is_foreign(type(given)):
         return given
@@ -37,4 +38,17 @@ def to_numpy(given: Any) -> Any:
         for method in ("cpu", "get"):  # of PyTorch and of CuPy
             if hasattr(given, method):
                 given = getattr(given, method)()
-        return np.asarray(given)
+        return _widened(given)
+
+
+def _widened(given: Any) -> Any:
+    """An array on the CPU as NumPy's, in a type that NumPy has."""
+    try:
+        found = np.asarray(given)
+    except TypeError:
+        if not (hasattr(given, "is_floating_point") and given.is_floating_point()):
+            raise
+        found = np.asarray(given.float())  # PyTorch's bfloat16
+    if found.dtype.kind == "V" and "float" in found.dtype.name:  # JAX's bfloat16
+        found = found.astype(np.float32)
+    return found
