@@ -33,6 +33,7 @@ def assemble(
     floor: float | None = None,
     names: Sequence[str] | None = None,
     labels: Mapping[int, Any] | None = None,
+    kind: type[PrunedDomains] = PrunedDomains,
 ) -> FactorGraph:
     """The graph of some tables of probabilities; `domains.notes` says what was changed.
 
@@ -49,10 +50,12 @@ def assemble(
         warning: that is another model. By default zeros stay zeros.
     names, labels
         What the file calls variables and states.
+    kind
+        The class of the domains.
     """
     check_floor(floor)
     kept = prune(factors)
-    domains = PrunedDomains(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
+    domains = kind(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
     for variable, states in kept.items():
         if not len(states):
             raise FormatError(
