@@ -114,6 +114,13 @@ def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
     return groups
 
 
+def constant_group(path: str | os.PathLike[str], log_potential: float, size: int) -> list[Factors]:
+    """The total of a file's factors over no variables, as a factor of the first variable."""
+    if log_potential == -math.inf:
+        raise FormatError(f"{path}: every state is forbidden, by a cost over no variables")
+    return [Unary([0], [[log_potential] * size])] if log_potential else []
+
+
 STEEPEST = 700.0  # log-potentials beyond it, up or down, have no exp() in double precision
 
 
