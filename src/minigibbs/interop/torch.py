@@ -21,6 +21,7 @@ from minigibbs.exact.elimination import EliminationTree
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
+from minigibbs.interop.common import require_positive
 from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.device import DeviceChains
 from minigibbs.learning.exact import Eliminated, Enumerated
@@ -349,9 +350,7 @@ class Expectations:
                 'mg.Ising(i, j, 0.0, name="J")'
             )
         check_counts(chains=chains, threads=threads)
-        for name, count in {"sweeps": sweeps, "draws": draws, "warmup": warmup}.items():
-            if count < 1:
-                raise GraphError(f"{name} must be an integer of at least 1, got {count}")
+        require_positive(sweeps=sweeps, draws=draws, warmup=warmup)
         self.graph = graph
         self.exact = Exact.possible(graph) if exact is None else exact
         self._seed = entropy_of(seed)

@@ -13,6 +13,7 @@ from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Points, Unary
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.interop.common import require_positive
 from minigibbs.interop.torch import first_only, spread
 from minigibbs.learning.chains import seed_of
 from minigibbs.running.api import sample
@@ -92,9 +93,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         super().__init__()
         check_counts(chains=chains)
         Points([[0.0], [1.0]], kernel)  # refuses an unknown kernel
-        for name, count in {"sweeps": sweeps, "draws": draws, "warmup": warmup}.items():
-            if count < 1:
-                raise GraphError(f"{name} must be an integer of at least 1, got {count}")
+        require_positive(sweeps=sweeps, draws=draws, warmup=warmup)
         self.weight = torch.nn.Parameter(torch.tensor(list(map(float, weights))))
         self.kernel, self.normalize = kernel, normalize
         self.chains, self.draws, self.sweeps, self.warmup = chains, draws, sweeps, warmup
