@@ -58,7 +58,8 @@ def from_pyagrum(model: Any, floor: float | None = None) -> FactorGraph:
     factors = []
     for tensor in found:
         scope = tuple(number[name] for name in reversed(tensor.names))  # the axes of its array
-        table = np.asarray(tensor.toarray(), dtype=np.float64)
+        # Not toarray(): that of a rule, such as noisy-OR, returns memory that was never filled.
+        table = np.array(tensor[{}], dtype=np.float64)
         if not ((table >= 0) & np.isfinite(table)).all():
             raise GraphError(
                 f"factor of {', '.join(map(repr, tensor.names))}: values must be finite and not "
