@@ -1,4 +1,4 @@
-"""Cost function networks: .wcsp and .cfn, both ways."""
+"""Cost function networks: reading and writing of .wcsp and .cfn."""
 
 import math
 

@@ -73,7 +73,7 @@ def test_strange_names_round_trip(tmp_path, ending):
 
 
 def test_children_are_found_wherever_they_stand(tmp_path):
-    """The child is the first variable of one table, and the second of another of three."""
+    """The child is the first variable of one table, and the second of three in another."""
     rng = np.random.default_rng(1)
     chance = rng.dirichlet(np.ones(2), (2, 2))  # [0, 2, child]
     graph = mg.FactorGraph(

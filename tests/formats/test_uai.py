@@ -1,4 +1,4 @@
-"""UAI files: written files read back, real models are right, damage is refused."""
+"""UAI files: written files are read back, real models are correct, damage is refused."""
 
 import gzip
 import json
@@ -81,7 +81,7 @@ def test_what_follows_the_tables_is_left_unread(tmp_path, tail):
 
 @st.composite
 def graphs(draw):
-    """Small graphs with every kind of factor."""
+    """Draw small graphs with every kind of factor."""
     count = draw(st.integers(2, 4))
     sizes = draw(st.lists(st.integers(1, 3), min_size=count, max_size=count))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -420,7 +420,7 @@ def test_evidence_on_a_pruned_variable_means_the_files_numbers(tmp_path):
 
 
 def test_pruning_goes_on_until_nothing_changes(tmp_path):
-    """x0 may not be 0; x0 and x1 are equal, x1 and x2 too: all are 1 or 2 of 3."""
+    """x0 is not 0; x0 and x1 are equal, as are x1 and x2: all are 1 or 2 of 3 values."""
     chain = np.eye(3) + np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0]])
     factors = [
         TableFactor((2, 1), chain),
@@ -435,7 +435,7 @@ def test_pruning_goes_on_until_nothing_changes(tmp_path):
 
 
 def test_long_chains_are_pruned_in_time():
-    """Each step uncovers the next; the work grows with the length, not its square."""
+    """Each step enables the next; the work is linear in the length, not quadratic."""
     count = 20_000
     equal = np.array([[1.0, 0.0], [0.0, 1.0]])
     factors = [TableFactor((v + 1, v), equal) for v in reversed(range(count))]
@@ -559,7 +559,7 @@ def test_malformed_models_are_refused_with_the_line(tmp_path, case):
 
 
 def test_truncated_models_are_refused(tmp_path):
-    """Every cut, but those inside the last number, which leave a number."""
+    """Every truncation is refused, except within the last number, where a number remains."""
     for length in range(len(SMALL.rstrip()) - 2):
         with pytest.raises(mg.FormatError):
             mg.read(written(tmp_path, SMALL[:length]))
@@ -618,7 +618,7 @@ def test_text_that_does_not_fit_memory_is_refused(tmp_path, monkeypatch, ending)
 
 
 def test_claims_take_no_memory(tmp_path):
-    """A domain as large as can be costs nothing until somebody samples it."""
+    """The largest possible domain costs nothing until it is sampled."""
     tracemalloc.start()
     try:
         graph = mg.read(written(tmp_path, "MARKOV 2 2147483647 2 1 1 1 2 0 1"))
@@ -662,7 +662,7 @@ def test_edited_files_read_or_are_refused(tmp_path, changes, floor):
     path = written(tmp_path, edited(SMALL.encode(), changes))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of zeros that are raised
+            warnings.simplefilter("ignore", UserWarning)  # about raised zeros
             graph = uai.read(path, floor)
     except mg.MinigibbsError:
         return
@@ -719,10 +719,10 @@ def test_real_models_have_the_published_answers(model):
     "model", ["bnlearn/survey", "libdai/testfast", "uai2014/ObjectDetection_28"]
 )
 def test_sampled_marginals_agree_with_the_exact_ones(tmp_path, model):
-    """Chains give the error: 12 standard errors over 8 chains, and 1e-4 for values hardly seen.
+    """Errors are estimated from 8 chains: 12 standard errors, and 1e-4 for rare values.
 
-    A t variable with 7 degrees of freedom is beyond 12 with probability 6.3e-6; 600 values at the
-    most make that one false alarm in 260 seeds, and the seed is fixed.
+    A t variable with 7 degrees of freedom exceeds 12 with probability 6.3e-6. At most 600 values
+    make that one false alarm in 260 seeds, and the seed is fixed.
     """
     graph = mg.read(DATA / f"{model}.uai")
     run = mg.sample(graph, sweeps=4000, warmup=2000, chains=8, seed=3, threads=1, progress=False)
@@ -743,6 +743,7 @@ def test_large_real_models_are_read():
     evidence = uai.read_evidence(DATA / "uai2014" / "relational_1.uai.evid")
     assert (len(graph), sum(map(len, graph.factors)), len(evidence)) == (500, 62_500, 17)
     stats = graph.condition(evidence).stats
-    # 72 factors join two clamped variables, 2,178 are constant once one of theirs is clamped.
+    # 72 factors join two clamped variables; 2,178 are constant once one of their variables is
+    # clamped.
     assert (stats.variables, stats.factors, stats.max_degree) == (483, 60_250, 250)
     assert stats.local_energy == pytest.approx(1.87, abs=0.01)

@@ -10,7 +10,7 @@ from minigibbs.system.arrays import is_foreign, to_numpy
 
 
 class Foreign:
-    """An array that has DLPack and nothing else."""
+    """An array that only supports DLPack."""
 
     def __init__(self, given):
         self._array = np.array(given)
@@ -23,7 +23,7 @@ class Foreign:
 
 
 class OnDevice(Foreign):
-    """An array that must be copied from a device first, as CuPy's `get` does."""
+    """An array that must be copied from a device first, like CuPy's by `get`."""
 
     def __dlpack__(self, **options):
         raise BufferError("not on the CPU")

@@ -1,4 +1,4 @@
-"""Bayesian networks: which of a graph's factors are conditional probabilities, and of what."""
+"""Bayesian networks: detection of the conditional probabilities among a graph's factors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 
-SUM_TOLERANCE = 0.01  # of a row; published networks are rounded to a few digits
+SUM_TOLERANCE = 0.01  # error of a row's sum; published networks are rounded to a few digits
 MOST_ARITY = 32
 _MOST_ENTRIES = 2**20  # of a table
 
@@ -38,7 +38,7 @@ def row_error(
     parents: Sequence[str],
     labels: Mapping[str, Sequence[str]],
 ) -> str | None:
-    """What is wrong with a table, child first, whose rows must sum to 1; None if they do."""
+    """Describe the worst row of a table, child first, if it does not sum to 1; else None."""
     sums = table.sum(axis=0)
     if abs(sums - 1).max() <= SUM_TOLERANCE:
         return None
@@ -52,10 +52,10 @@ def row_error(
 
 
 def conditionals(graph: FactorGraph, path: str | os.PathLike[str]) -> list[Conditional]:
-    """One conditional table for each variable of a graph, in the order of variables.
+    """Return one conditional table for each variable of a graph, in the order of variables.
 
-    The graph must be a product of them, as one that was read from a network is. Tables are over all
-    states, those that were pruned included.
+    The graph must be a product of them, such as a graph read from a network. Tables are over all
+    states, pruned ones included.
     """
     if (graph.evidence != FREE).any():
         variable = int(np.flatnonzero(graph.evidence != FREE)[0])
@@ -85,9 +85,9 @@ def conditionals(graph: FactorGraph, path: str | os.PathLike[str]) -> list[Condi
 
 
 def _over_all_states(one: Conditional, domains: Domains) -> Conditional:
-    """A table with the states that were pruned: probability 0, and any row where they are given.
+    """Return a table with the pruned states, which have probability 0.
 
-    The rows are uniform over the states of the child that are left.
+    Rows that condition on them are arbitrary: uniform over the remaining states of the child.
     """
     table = restored(one.table, (*one.parents, one.child), domains)
     if table is not one.table:
@@ -101,7 +101,7 @@ def _over_all_states(one: Conditional, domains: Domains) -> Conditional:
 def _tables(
     graph: FactorGraph, path: str | os.PathLike[str]
 ) -> tuple[list[tuple[int, ...]], list[NDArray[np.float64]]]:
-    """The scope and the probabilities of each factor."""
+    """Return the scope and the probabilities of each factor."""
     if graph.implicits:
         raise FormatError(
             f"{path}: a Bayesian network lists every table, but {graph.implicits[0].kind} factors "
@@ -129,12 +129,12 @@ def _tables(
 def _children(
     scopes: Sequence[tuple[int, ...]], tables: Sequence[NDArray[np.float64]], count: int
 ) -> list[int] | None:
-    """The variable that each table is a distribution of, all different; None if there are none."""
+    """Assign a different child variable to each conditional table; None if impossible."""
     possible = [
         [v for axis, v in enumerate(scope) if abs(table.sum(axis=axis) - 1).max() <= SUM_TOLERANCE]
         for scope, table in zip(scopes, tables, strict=True)
     ]
-    for place in (0, -1):  # where files have the child
+    for place in (0, -1):  # usual positions of the child in files
         chosen = [scope[place] for scope in scopes]
         fits = all(child in some for child, some in zip(chosen, possible, strict=True))
         if fits and len(set(chosen)) == count and _acyclic(scopes, chosen):
@@ -147,7 +147,7 @@ def _children(
 
 
 def _acyclic(scopes: Sequence[tuple[int, ...]], children: Sequence[int]) -> bool:
-    """Whether no variable is its own ancestor."""
+    """Return whether no variable is its own ancestor."""
     below: dict[int, list[int]] = {child: [] for child in children}
     waiting = dict.fromkeys(children, 0)
     for scope, child in zip(scopes, children, strict=True):

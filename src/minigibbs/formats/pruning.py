@@ -1,8 +1,8 @@
-"""States that cannot occur, taken out of their domains.
+"""Removal of states that cannot occur from their domains.
 
-A factor forbids a state of a variable if it gives probability 0 to it whatever its other variables
-do. `graph.pruning` finds such states to a fixed point; here they leave the domains, since files pad
-tables with them.
+A factor excludes a state of a variable if it gives probability 0 to it for all states of its other
+variables. `graph.pruning` finds such states to a fixed point. This module removes them from the
+domains, since files pad tables with them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _FEWER = "write a .mg file, which has no entries for pruned states"
 
 
 class TableFactor(NamedTuple):
-    """One factor as a file gives it."""
+    """One factor in a file."""
 
     scope: tuple[int, ...]
-    table: NDArray[np.float64]  # probabilities, an axis per variable
+    table: NDArray[np.float64]  # probabilities, one axis per variable
 
 
 def prune(factors: Sequence[TableFactor]) -> dict[int, NDArray[np.int64]]:
-    """The states that are left, for each variable that loses some.
+    """Return the remaining states of each variable that loses some.
 
-    One that is left without any proves that no state is possible, and others may then have more
-    than they should.
+    A variable without states proves that no state is possible. Other variables may then have more
+    states than pruning to the fixed point would leave.
     """
     hard = [factor for factor in factors if factor.scope and not factor.table.all()]
     if not hard:
@@ -50,7 +50,7 @@ def prune(factors: Sequence[TableFactor]) -> dict[int, NDArray[np.int64]]:
 
 
 def cut(factor: TableFactor, kept: dict[int, NDArray[np.int64]]) -> TableFactor:
-    """The factor over the states that are left."""
+    """Return the factor over the remaining states."""
     if not any(variable in kept for variable in factor.scope):
         return factor
     states = [
@@ -63,7 +63,7 @@ def cut(factor: TableFactor, kept: dict[int, NDArray[np.int64]]) -> TableFactor:
 def restored(
     table: NDArray[np.float64], scope: Sequence[int], domains: Domains
 ) -> NDArray[np.float64]:
-    """A table over all states, with zeros for those that were pruned."""
+    """Return a table over all states, with zeros for pruned ones."""
     if not isinstance(domains, PrunedDomains) or not any(v in domains.kept for v in scope):
         return table
     shape = domains.full_sizes[list(scope)].tolist()
@@ -74,5 +74,5 @@ def restored(
 
 
 def left_states(scope: Sequence[int], domains: PrunedDomains) -> list[NDArray[np.integer]]:
-    """The numbers of the states that are left of some variables."""
+    """Return the original indices of the remaining states of some variables."""
     return [domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope]

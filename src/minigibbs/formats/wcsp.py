@@ -1,7 +1,7 @@
-"""Weighted constraint networks (.wcsp): integer costs, the lower the better.
+"""Weighted constraint networks (.wcsp): integer costs, which are minimized.
 
-A state of total cost c has the log-potential -beta * c. A cost of at least the upper bound, which
-the file states, is forbidden.
+A state of total cost c has the log-potential -beta * c. Costs of at least the file's upper bound
+are forbidden.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minigibbs.system import memory
 
 _MOST = 2**53
 _MOST_ARITY = 32
-_NAME = "minigibbs-unit-"  # what follows is the log-potential of one unit of cost
+_NAME = "minigibbs-unit-"  # followed by the log-potential of one unit of cost
 _LARGEST = 2.0**40  # total cost in units, when a graph is written
 _FINEST = 1e-9  # log-potential of one unit
 
@@ -36,7 +36,8 @@ def read(path: str | os.PathLike[str], beta: float | None = None) -> FactorGraph
     path : str or PathLike
         The file.
     beta : float or None, default None
-        The log-potential of one unit of cost. By default 1, or what `write` noted in the file.
+        The log-potential of one unit of cost. By default 1, or the unit that `write` stored in the
+        file.
 
     Raises
     ------
@@ -62,7 +63,7 @@ def read(path: str | os.PathLike[str], beta: float | None = None) -> FactorGraph
 
 
 def _unit(path: str | os.PathLike[str], name: bytes) -> float:
-    """What one unit of cost is worth, by the name of the network."""
+    """Return the log-potential of one unit of cost, from the name of the network."""
     begin = _NAME.encode()
     if not name.startswith(begin):
         return 1.0
@@ -75,7 +76,7 @@ def _unit(path: str | os.PathLike[str], name: bytes) -> float:
 def _function(
     numbers: Numbers, sizes: list[int], top: int, unit: float
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """The variables of one cost function, and its log-potentials."""
+    """Read the variables of one cost function, and its log-potentials."""
     arity = numbers.integer("the arity of a cost function", 0, _MOST_ARITY)
     scope = numbers.integers(arity, "variables of a cost function", 0, len(sizes) - 1)
     if len(set(scope)) != arity:
@@ -95,7 +96,7 @@ def _function(
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     """Write a graph as costs; log-potentials are rounded, to 1e-9 if they are not too large.
 
-    The name of the network states the unit, so that reading it gives the same model but for a
+    The name of the network states the unit, so that reading the file gives the same model up to a
     constant.
     """
     _, costs = cost_functions(graph)

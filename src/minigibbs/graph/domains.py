@@ -1,4 +1,4 @@
-"""What variables are called and which values they take: names, labels and grids."""
+"""Names and values of variables: sizes, labels and grids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minigibbs.system.boundary import checked
 
 MAX_DOMAIN = 2**31 - 1
 _LABEL_BYTES = 100  # of memory for each label of a variable
-_MOST_COMPARED = 20_000  # names that an error looks through for one that was meant
+_MOST_COMPARED = 20_000  # names that an error compares with an unknown one
 
 
 @checked(GraphError)
@@ -64,7 +64,7 @@ class Grid:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The points, lowest first."""
+        """The points, in ascending order."""
         memory.require(8.0 * self.points, f"a Grid of {self.points:,} points", "use fewer points")
         return np.linspace(self.low, self.high, int(self.points))
 
@@ -73,8 +73,8 @@ class Grid:
 class Domains:
     """The variables of a graph: sizes, names, and labels or grids of their values.
 
-    A graph makes its own `graph.domains` from its arguments. A `Domains` may be given instead, and
-    then serves several graphs.
+    A graph creates its own `graph.domains` from its arguments. A `Domains` may be given instead,
+    and can be shared by several graphs.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ class Domains:
     names : iterable of str, optional
         One name per variable.
     labels : mapping or iterable of object, optional
-        Names of values: one list for all variables, a list per variable, or a mapping from variable
-        to list.
+        Names of values: one list for all variables, one list per variable, or a mapping from
+        variable to list.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class Domains:
         self.sizes = self._read_sizes(sizes)
         self.names = self._read_names(names)
         self.labels: dict[int, tuple[Hashable, ...]] = {}
-        self.notes: tuple[str, ...] = ()  # what reading the model changed, in words
+        self.notes: tuple[str, ...] = ()  # changes made while reading the model, in words
         if labels is not None:
             self._read_labels(labels)
 
@@ -136,7 +136,7 @@ class Domains:
             raise self._unknown(variable) from None
 
     def describe(self, variable: int) -> str:
-        """Return the variable as errors name it."""
+        """Return the variable's description in error messages."""
         return f"variable {variable}" + (f" ({self.name(variable)!r})" if self.names else "")
 
     def values(self, variable: int) -> tuple[Any, ...]:
@@ -236,7 +236,7 @@ class Domains:
         raise GraphError(f"{self.describe(variable)}: expected {expected}, got {value!r}")
 
     def square(self, flat: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Reshape an array over all values to [variable, value], with 0 beyond a domain."""
+        """Reshape an array over all values to [variable, value], padded by 0."""
         shape = (len(self), int(self.sizes.max()))
         memory.require(
             8.0 * shape[0] * shape[1],
@@ -274,7 +274,7 @@ class Domains:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each variable by its name; `x7` for variable 7 if none was given."""
+        """The index of each variable by its name; `x7` for variable 7 if none was given."""
         names = self.names or (f"x{number}" for number in range(len(self)))
         return {name: number for number, name in enumerate(names)}
 
@@ -328,7 +328,7 @@ class Domains:
             self.labels[variable] = self._read_row(variable, given)
 
     def _read_row(self, variable: int, labels: Any) -> tuple[Hashable, ...]:
-        """One variable's labels."""
+        """Read one variable's labels."""
         where = self.describe(variable)
         row = tuple(as_list(labels, f"{where}: labels must be a list"))
         if len(row) != self.sizes[variable]:
@@ -344,7 +344,7 @@ class Domains:
 
 
 def unknown_name(domains: Domains, name: Any) -> str:
-    """What an error says of a name that no variable has."""
+    """Return the error message for a name that no variable has."""
     hint = "no such name"
     if domains.names is None:
         hint = f"the graph's variables have no names but x0 to x{len(domains) - 1}"
@@ -356,19 +356,19 @@ def unknown_name(domains: Domains, name: Any) -> str:
 
 @checked(GraphError)
 class PrunedDomains(Domains):
-    """Domains that lost the states that cannot occur; those that are left keep their labels.
+    """Domains without states that cannot occur; the remaining states keep their labels.
 
     Parameters
     ----------
     full_sizes
-        How many states each variable had.
+        Original number of states of each variable.
     kept
-        The states that are left, for each variable that lost some.
+        The remaining states, for each variable that lost some.
     names
         One name per variable.
     labels
-        By variable, the labels of the states that it had, as a list or by number. By
-        default, the states of a variable that lost some are called by their numbers.
+        The labels of the original states by variable, as a list or by index. By default, the
+        remaining states of a pruned variable are labeled by their original indices.
     """
 
     def __init__(
@@ -389,7 +389,7 @@ class PrunedDomains(Domains):
         super().__init__(sizes, names, left)
 
     def full_values(self, variable: int) -> tuple[Any, ...]:
-        """Return the values of a variable before any were lost."""
+        """Return the values of a variable, pruned ones included."""
         if variable not in self.kept:
             return self.values(variable)
         size = int(self.full_sizes[variable])
@@ -400,14 +400,14 @@ class PrunedDomains(Domains):
         return tuple(full)
 
     def lost_labels(self, variable: int) -> list[Any]:
-        """Return the labels of the states that a variable lost; none if they are not known."""
+        """Return the labels of the pruned states of a variable; none if they are unknown."""
         if len(self._full.get(variable, ())) < self.full_sizes[variable]:
             return []
         kept = set(self.kept[variable].tolist())
         return [x for state, x in enumerate(self.full_values(variable)) if state not in kept]
 
     def value(self, variable: int, value: Any) -> int:
-        """The number of a value given by label or by its number before; a lost one is refused."""
+        """Return the index of a value, given by label or original index; refuse lost values."""
         if variable not in self.kept:
             return super().value(variable, value)
         labels, states = self.labels[variable], tuple(self.kept[variable].tolist())
@@ -422,19 +422,19 @@ class PrunedDomains(Domains):
 
 
 def all_values(domains: Domains, variable: int) -> tuple[Any, ...]:
-    """The values of a variable, those that were pruned included."""
+    """Return the values of a variable, pruned ones included."""
     if isinstance(domains, PrunedDomains):
         return domains.full_values(variable)
     return domains.values(variable)
 
 
 def domains_header(domains: Domains) -> dict[str, Any]:
-    """Names, labels and grids as JSON."""
+    """Convert names, labels and grids to JSON."""
     labels = {v: _plain_row(domains, v, row) for v, row in domains.labels.items()}
     grids = {v: [float(g.low), float(g.high), int(g.points)] for v, g in domains.grids.items()}
     header: dict[str, Any] = {"names": domains.names, "labels": labels, "grids": grids}
     if isinstance(domains, PrunedDomains):
-        # By variable: how many states it had, those that are left, and labels of the others.
+        # By variable: original size, remaining states, labels of the other states.
         full = domains.full_sizes.tolist()
         header["pruned"] = {
             v: [full[v], states.tolist(), _plain_row(domains, v, domains.lost_labels(v))]
@@ -444,7 +444,7 @@ def domains_header(domains: Domains) -> dict[str, Any]:
 
 
 def _plain_row(domains: Domains, variable: int, labels: Iterable[Any]) -> list[Any]:
-    """Labels of a variable as JSON has them."""
+    """Convert the labels of a variable to JSON."""
     row = [_plain(label) for label in labels]
     odd = [label for label in row if not isinstance(label, str | int | float)]
     if odd:
@@ -472,7 +472,7 @@ def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domai
 
 
 def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
-    """Domains as `PrunedDomains`, from what a header says was pruned."""
+    """Convert domains to `PrunedDomains`, from the pruned states in a header."""
     full_sizes, labels = domains.sizes.copy(), dict[int, Any](domains.labels)
     kept = {}
     for key, (size, states, *given) in pruned.items():
@@ -496,7 +496,7 @@ def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
 def _lost(
     domains: Domains, variable: int, size: int, kept: Sequence[int], labels: Any
 ) -> dict[int, Any]:
-    """The labels of states that were lost, by number."""
+    """Read the labels of pruned states, by original index."""
     row = as_list(labels, f"{domains.describe(variable)}: labels must be a list")
     if len(row) != size - len(kept) or not all(_is_label(label) for label in row):
         raise GraphError(
@@ -515,7 +515,7 @@ def _plain(label: Any) -> Any:
 
 
 def is_hashable(value: Any) -> bool:
-    """Whether a value has a hash; tuples of lists and writable records of NumPy have none."""
+    """Return whether a value is hashable; tuples of lists and writable records of NumPy are not."""
     try:
         hash(value)
     except TypeError:

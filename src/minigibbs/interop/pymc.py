@@ -196,7 +196,7 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
             first += np.size(point[name])
 
     def _density(self, density: Any, point: Any, state: NDArray[Any]) -> float:
-        """The log-density of the model; -inf for a state that is no index of the model's arrays."""
+        """Return the log-density of the model; -inf if a label is no index of its arrays."""
         try:
             return float(density(self._with(point, state)))
         except (IndexError, ValueError):

@@ -467,7 +467,7 @@ class Expectations:
 
 
 def _numbers(theta: torch.Tensor) -> NDArray[np.float64]:
-    """The parameters on the host."""
+    """Copy the parameters to the host."""
     try:
         rows: NDArray[np.float64] = theta.detach().cpu().to(torch.float64).numpy()
     except RuntimeError as error:  # NotImplementedError for tensors of the device "meta"
@@ -479,7 +479,7 @@ def _numbers(theta: torch.Tensor) -> NDArray[np.float64]:
 
 
 def _stacked(rows: list[torch.Tensor], theta: torch.Tensor) -> torch.Tensor:
-    """One row per model of a batch, which may be empty, in the type of the parameters."""
+    """Stack one row per model of a batch, which may be empty, in the type of the parameters."""
     return torch.stack(rows).to(theta) if rows else torch.zeros_like(theta)
 
 

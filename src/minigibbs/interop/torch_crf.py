@@ -158,7 +158,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         return torch.stack(found) if self._batched else found[0]
 
     def _given(self, features: Any, kernel: int) -> NDArray[Any]:
-        """The features for one kernel, as they were given."""
+        """Convert the features for one kernel to NumPy."""
         what = f"features of kernel {kernel}"
         if getattr(features, "requires_grad", False) and torch.is_grad_enabled():
             raise GraphError(

@@ -1,4 +1,4 @@
-"""Arrays of other libraries as NumPy arrays, by the DLPack protocol."""
+"""Conversion of other libraries' arrays to NumPy, by the DLPack protocol."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-_KNOWN: dict[type, bool] = {}  # by class, since every argument of a public call is looked at
+_KNOWN: dict[type, bool] = {}  # by class, because every argument of a public call is tested
 
 
 def is_foreign(kind: type) -> bool:
-    """Whether a class is another library's array: PyTorch's, JAX's, CuPy's.
+    """Return whether a class is another library's array, such as PyTorch's, JAX's or CuPy's.
 
     >>> is_foreign(np.ndarray), is_foreign(list)
     (False, False)
@@ -23,10 +23,10 @@ def is_foreign(kind: type) -> bool:
 
 
 def to_numpy(given: Any) -> Any:
-    """Another library's array as NumPy's, without a copy if it is on the CPU.
+    """Convert another library's array to NumPy, without a copy if it is on the CPU.
 
-    Anything else is returned as it is. An array on a device is copied from there. Numbers of
-    types that NumPy does not have, such as bfloat16, become float32, which holds them exactly.
+    Other values are returned unchanged. An array on a device is copied to the host. Types that
+    NumPy does not have, such as bfloat16, become float32, which represents them exactly.
     """
     if not is_foreign(type(given)):
         return given
@@ -34,15 +34,15 @@ def to_numpy(given: Any) -> Any:
         given = given.detach()
     try:
         return np.from_dlpack(given)
-    except (BufferError, TypeError, RuntimeError, ValueError):  # on a device, or of another type
-        for method in ("cpu", "get"):  # of PyTorch and of CuPy
+    except (BufferError, TypeError, RuntimeError, ValueError):  # on a device, or of a foreign type
+        for method in ("cpu", "get"):  # methods of PyTorch and of CuPy
             if hasattr(given, method):
                 given = getattr(given, method)()
         return _widened(given)
 
 
 def _widened(given: Any) -> Any:
-    """An array on the CPU as NumPy's, in a type that NumPy has."""
+    """Convert an array on the CPU to NumPy, in a type that NumPy has."""
     try:
         found = np.asarray(given)
     except TypeError:
