@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import minigibbs as mg
 from minigibbs.formats import text, uai
 from minigibbs.formats.pruning import TableFactor, prune
+from minigibbs.graph.domains import all_values
 from minigibbs.system import files
 from tests.formats.files import SMALL
 from tests.paths import DATA
@@ -360,11 +361,25 @@ def test_a_pruned_model_in_our_own_format_knows_its_states(tmp_path):
     assert again.condition({0: 2}).evidence.tolist() == [1, -1]
     with pytest.raises(mg.GraphError, match="no factor forbids"):
         again.condition({0: 0})
+    header, arrays = files.read_arrays(tmp_path / "a.mg", "minigibbs-model-1")
+    earlier = {"0": [3, [1, 2]]}  # earlier files have no names of pruned states
+    files.write_arrays(tmp_path / "a.mg", {**header, "pruned": earlier}, arrays)
+    assert all_values(mg.read(tmp_path / "a.mg").domains, 0) == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
     "pruned",
-    [{"0": [3, [2, 1]]}, {"0": [3, [1, 3]]}, {"0": [3, [1]]}, {"7": [3, [1, 2]]}, {"0": 3}],
+    [
+        {"0": [3, [2, 1]]},
+        {"0": [3, [1, 3]]},
+        {"0": [3, [1]]},
+        {"7": [3, [1, 2]]},
+        {"0": 3},
+        {"0": [3, [1, 2], ["a", "b"]]},
+        {"0": [3, [1, 2], [1]]},
+        {"0": [3, [1, 2], [["a"]]]},
+        {"0": [3, [1, 2], 4]},
+    ],
 )
 def test_a_file_with_impossible_pruning_is_refused(tmp_path, pruned):
     mg.write(mg.read(written(tmp_path, PADDED)), tmp_path / "a.mg")

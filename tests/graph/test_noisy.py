@@ -100,7 +100,7 @@ def test_labels_grids_and_evidence_are_kept():
     [
         (mg.NoisyMax(9, {}), "unknown variable 9"),
         (mg.NoisyMax(0, {0: 0.5}), "its causes must differ from it"),
-        (mg.NoisyMax(0, {1: 1.5}), "probabilities must be numbers from 0 to 1, got"),
+        (mg.NoisyMax(0, {1: 1.5}), "probabilities must be numbers from 0 to 1, got 1.5"),
         (mg.NoisyMax(0, {1: [[0.5, 0.4], [1, 0]]}), "row 0 must sum to 1, got 0.9"),
         (mg.NoisyMax(0, {1: [0.5, 0.5]}), r"cause 'x1': expected a table of shape \(2, 2\)"),
         (mg.NoisyMax(2, {1: 0.5}), r"expected a table of shape \(2, 3\)"),

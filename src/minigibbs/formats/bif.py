@@ -21,7 +21,7 @@ from minigibbs.formats.networks import MOST_ARITY, conditionals, row_error
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor
 from minigibbs.formats.text import read_text, write_text
-from minigibbs.graph.domains import MAX_DOMAIN
+from minigibbs.graph.domains import MAX_DOMAIN, all_values
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
@@ -69,14 +69,15 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a graph that is a product of conditional probabilities, without pruned states."""
+    """Write a graph that is a product of conditional probabilities, with pruned states."""
     write_text(path, list(_lines(graph, path)))
 
 
 def _lines(graph: FactorGraph, path: str | os.PathLike[str]) -> Iterator[str]:
     names = [_written(graph.domains.name(v), path) for v in range(len(graph))]
-    labels = [[_written(str(x), path) for x in graph.domains.values(v)] for v in range(len(graph))]
-    found = conditionals(graph, path)
+    found, labels = conditionals(graph, path), list[list[str]]()
+    for variable in range(len(graph)):
+        labels.append([_written(str(x), path) for x in all_values(graph.domains, variable)])
     yield "network minigibbs {\n}\n"
     for name, row in zip(names, labels, strict=True):
         states = ", ".join(row)

@@ -17,8 +17,9 @@ import numpy as np
 
 from minigibbs.errors import FormatError
 from minigibbs.exact.costs import cost_functions, top_cost
+from minigibbs.formats.tables import constant_group
 from minigibbs.formats.text import read_text, write_text
-from minigibbs.graph.factors import Table
+from minigibbs.graph.factors import Factors, Table
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
@@ -48,13 +49,16 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
         names, labels = _variables(whole["variables"])
         functions = whole["functions"]
         listed = functions.values() if isinstance(functions, Mapping) else functions
-        groups = []
+        groups, constant = list[Factors](), 0.0
         for function in listed:
             scope, costs = _costs(function, names, labels)
             with np.errstate(invalid="ignore"):
                 forbidden = sign * costs >= top
+            logs = np.where(forbidden, -np.inf, -beta * sign * costs)
             if scope:
-                groups.append(Table([scope], np.where(forbidden, -np.inf, -beta * sign * costs)))
+                groups.append(Table([scope], logs))
+            else:
+                constant += float(logs)
     except (
         KeyError,
         TypeError,
@@ -66,7 +70,9 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
     ) as error:
         raise FormatError(f"{path}: this is no cost function network: {error!r}") from error
     named = {k: row for k, row in enumerate(labels) if not isinstance(row, range)}
-    return FactorGraph([len(row) for row in labels], groups, names, named or None)
+    sizes = [len(row) for row in labels]
+    groups += constant_group(path, constant, sizes[0] if sizes else 0)
+    return FactorGraph(sizes, groups, names, named or None)
 
 
 def _bound(text: str) -> tuple[float, float]:

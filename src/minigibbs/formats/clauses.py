@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError
+from minigibbs.formats.tables import constant_group
 from minigibbs.formats.text import Numbers
 from minigibbs.graph.factors import Factors, Logical, Table, Unary
 from minigibbs.graph.factors.base import LARGEST
@@ -120,9 +121,7 @@ def clause_groups(path: str | os.PathLike[str], clauses: Clauses, beta: float) -
                 continue
             groups += _hard(path, literals[hard])
             groups += _soft(literals[~hard], beta * weight[~hard])
-    if constant:
-        groups.append(Unary([0], [[constant, constant]]))
-    return groups
+    return groups + constant_group(path, constant, 2)
 
 
 def _distinct(

@@ -12,8 +12,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from minigibbs.errors import FormatError
+from minigibbs.formats.pruning import restored
 from minigibbs.formats.tables import exponentials
 from minigibbs.formats.uai import factor_energies
+from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 
@@ -52,7 +54,8 @@ def row_error(
 def conditionals(graph: FactorGraph, path: str | os.PathLike[str]) -> list[Conditional]:
     """Return one conditional table for each variable of a graph, in the order of variables.
 
-    The graph must be a product of them, such as a graph read from a network.
+    The graph must be a product of them, such as a graph read from a network. Tables are over all
+    states, pruned ones included.
     """
     if (graph.evidence != FREE).any():
         variable = int(np.flatnonzero(graph.evidence != FREE)[0])
@@ -76,8 +79,23 @@ def conditionals(graph: FactorGraph, path: str | os.PathLike[str]) -> list[Condi
     for scope, table, child in zip(scopes, tables, children, strict=True):
         axis = scope.index(child)
         parents = tuple(v for v in scope if v != child)
-        found.append(Conditional(child, parents, np.moveaxis(table, axis, -1)))
+        one = Conditional(child, parents, np.moveaxis(table, axis, -1))
+        found.append(_over_all_states(one, graph.domains))
     return sorted(found, key=lambda one: one.child)
+
+
+def _over_all_states(one: Conditional, domains: Domains) -> Conditional:
+    """Return a table with the pruned states, which have probability 0.
+
+    Rows that condition on them are arbitrary: uniform over the remaining states of the child.
+    """
+    table = restored(one.table, (*one.parents, one.child), domains)
+    if table is not one.table:
+        rows = table.reshape(-1, table.shape[-1])
+        rows[~rows.any(axis=1)] = restored(
+            np.full(one.table.shape[-1], 1 / one.table.shape[-1]), (one.child,), domains
+        )
+    return one._replace(table=table)
 
 
 def _tables(

@@ -7,13 +7,18 @@ domains, since files pad tables with them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.domains import Domains, PrunedDomains
 from minigibbs.graph.pruning import narrow, tables_as_constraints
+from minigibbs.system import memory
+
+_FEWER = "write a .mg file, which has no entries for pruned states"
 
 
 class TableFactor(NamedTuple):
@@ -53,3 +58,21 @@ def cut(factor: TableFactor, kept: dict[int, NDArray[np.int64]]) -> TableFactor:
         for variable, size in zip(factor.scope, factor.table.shape, strict=True)
     ]
     return TableFactor(factor.scope, factor.table[np.ix_(*states)])
+
+
+def restored(
+    table: NDArray[np.float64], scope: Sequence[int], domains: Domains
+) -> NDArray[np.float64]:
+    """Return a table over all states, with zeros for pruned ones."""
+    if not isinstance(domains, PrunedDomains) or not any(v in domains.kept for v in scope):
+        return table
+    shape = domains.full_sizes[list(scope)].tolist()
+    memory.require(8.0 * math.prod(shape), f"a table of {math.prod(shape):,} entries", _FEWER)
+    full = np.zeros(shape)
+    full[np.ix_(*left_states(scope, domains))] = table
+    return full
+
+
+def left_states(scope: Sequence[int], domains: PrunedDomains) -> list[NDArray[np.integer]]:
+    """Return the original indices of the remaining states of some variables."""
+    return [domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope]

@@ -33,6 +33,7 @@ def assemble(
     floor: float | None = None,
     names: Sequence[str] | None = None,
     labels: Mapping[int, Any] | None = None,
+    kind: type[PrunedDomains] = PrunedDomains,
 ) -> FactorGraph:
     """Build the graph of some tables of probabilities; `domains.notes` lists changes.
 
@@ -49,10 +50,12 @@ def assemble(
         this changes the model. By default zeros are kept.
     names, labels
         The file's names of variables and states.
+    kind
+        The class of the domains.
     """
     check_floor(floor)
     kept = prune(factors)
-    domains = PrunedDomains(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
+    domains = kind(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
     for variable, states in kept.items():
         if not len(states):
             raise FormatError(
@@ -109,6 +112,13 @@ def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
             values[0] += constant
         groups.append(Unary(scope[:, 0], values) if len(shape) == 1 else Table(scope, values))
     return groups
+
+
+def constant_group(path: str | os.PathLike[str], log_potential: float, size: int) -> list[Factors]:
+    """Return a file's factors over no variables, as a factor of the first variable."""
+    if log_potential == -math.inf:
+        raise FormatError(f"{path}: every state is forbidden, by a cost over no variables")
+    return [Unary([0], [[log_potential] * size])] if log_potential else []
 
 
 STEEPEST = 700.0  # larger absolute log-potentials overflow or underflow exp() in double precision

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import FormatError
-from minigibbs.formats.pruning import TableFactor
+from minigibbs.formats.pruning import TableFactor, restored
 from minigibbs.formats.tables import assemble, check_floor, exponentials
 from minigibbs.formats.text import Numbers, write_text
 from minigibbs.graph.checks import as_array
@@ -218,11 +218,11 @@ def _model_text(graph: FactorGraph) -> Iterator[str]:
     for group in groups:
         for factor, energy in enumerate(factor_energies(group, graph.sizes)):
             table = _probabilities(energy, group, factor)
-            yield _table_text(_full_table(table, group.scope[factor], graph.domains))
+            yield _table_text(restored(table, group.scope[factor].tolist(), graph.domains))
     for variable in clamped:
         table = np.zeros(graph.sizes[variable])
         table[graph.evidence[variable]] = 1.0
-        yield _table_text(_full_table(table, np.array([variable]), graph.domains))
+        yield _table_text(restored(table, [int(variable)], graph.domains))
 
 
 def _table_text(table: NDArray[np.float64]) -> str:
@@ -270,18 +270,6 @@ def _full_sizes(domains: Domains) -> NDArray[np.int32]:
     return domains.full_sizes if isinstance(domains, PrunedDomains) else domains.sizes
 
 
-def _full_table(
-    table: NDArray[np.float64], scope: NDArray[np.integer], domains: Domains
-) -> NDArray[np.float64]:
-    """Return a table over all states, with zeros for pruned ones."""
-    if not isinstance(domains, PrunedDomains) or not domains.kept:
-        return table
-    full = np.zeros(tuple(domains.full_sizes[scope].tolist()))
-    left = (domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope.tolist())
-    full[np.ix_(*left)] = table
-    return full
-
-
 def _full_rows(rows: Sequence[NDArray[np.float64]], domains: Domains) -> list[NDArray[np.float64]]:
     """Return rows over all states, with zeros for pruned ones."""
     if len(rows) != len(domains):
@@ -296,5 +284,5 @@ def _full_rows(rows: Sequence[NDArray[np.float64]], domains: Domains) -> list[ND
                 f"marginals of {domains.describe(variable)}: expected {size} numbers, got shape "
                 f"{row.shape}"
             )
-        full.append(_full_table(row[:size], np.array([variable]), domains))
+        full.append(restored(row[:size], [variable], domains))
     return full

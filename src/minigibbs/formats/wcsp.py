@@ -10,9 +10,11 @@ import os
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError
 from minigibbs.exact.costs import cost_functions, top_cost
+from minigibbs.formats.tables import constant_group
 from minigibbs.formats.text import Numbers, read_text, write_text
 from minigibbs.graph.domains import MAX_DOMAIN
 from minigibbs.graph.factors import Factors, Table
@@ -53,9 +55,11 @@ def read(path: str | os.PathLike[str], beta: float | None = None) -> FactorGraph
     functions = numbers.integer("the number of cost functions", 0, _MOST)
     top = numbers.integer("the upper bound", 0, _MOST)
     sizes = numbers.integers(count, "domain sizes", 1, MAX_DOMAIN)
-    groups = [_function(numbers, sizes, top, unit) for _ in range(functions)]
+    found = [_function(numbers, sizes, top, unit) for _ in range(functions)]
     numbers.end()
-    return FactorGraph(sizes, [group for group in groups if group is not None])
+    groups: list[Factors] = [Table([scope], logs) for scope, logs in found if scope]
+    constant = sum(float(logs) for scope, logs in found if not scope)
+    return FactorGraph(sizes, groups + constant_group(path, constant, sizes[0]))
 
 
 def _unit(path: str | os.PathLike[str], name: bytes) -> float:
@@ -69,8 +73,10 @@ def _unit(path: str | os.PathLike[str], name: bytes) -> float:
         raise FormatError(f"{path}: the name of the network states no unit: {name!r}") from None
 
 
-def _function(numbers: Numbers, sizes: list[int], top: int, unit: float) -> Factors | None:
-    """Read one cost function as a table of log-potentials; None for a constant."""
+def _function(
+    numbers: Numbers, sizes: list[int], top: int, unit: float
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Read the variables of one cost function, and its log-potentials."""
     arity = numbers.integer("the arity of a cost function", 0, _MOST_ARITY)
     scope = numbers.integers(arity, "variables of a cost function", 0, len(sizes) - 1)
     if len(set(scope)) != arity:
@@ -84,8 +90,7 @@ def _function(numbers: Numbers, sizes: list[int], top: int, unit: float) -> Fact
     for _ in range(tuples):
         place = [numbers.integer("a value", 0, size - 1) for size in shape]
         costs[tuple(place)] = numbers.integer("a cost", 0, _MOST)
-    logs = np.where(costs >= top, -np.inf, -unit * costs)
-    return Table([scope], logs) if arity else None
+    return scope, np.where(costs >= top, -np.inf, -unit * costs)
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:

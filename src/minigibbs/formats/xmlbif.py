@@ -20,6 +20,7 @@ from minigibbs.formats.networks import MOST_ARITY, conditionals, row_error
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor
 from minigibbs.formats.text import read_text, write_text
+from minigibbs.graph.domains import all_values
 from minigibbs.graph.graph import FactorGraph
 
 _PARTS = ("NAME", "OUTCOME", "VALUE", "FOR", "GIVEN", "TABLE")
@@ -65,7 +66,7 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a graph that is a product of conditional probabilities, without pruned states."""
+    """Write a graph that is a product of conditional probabilities, with pruned states."""
     write_text(path, list(_lines(graph, path)))
 
 
@@ -194,7 +195,7 @@ def _lines(graph: FactorGraph, path: str | os.PathLike[str]) -> Iterator[str]:
     yield "<NAME>minigibbs</NAME>\n"
     for variable, name in enumerate(names):
         yield f'<VARIABLE TYPE="nature">\n  <NAME>{name}</NAME>\n'
-        for label in graph.domains.values(variable):
+        for label in all_values(graph.domains, variable):
             yield f"  <OUTCOME>{_written(str(label), path)}</OUTCOME>\n"
         yield "</VARIABLE>\n"
     for child, parents, table in found:

@@ -48,13 +48,16 @@ def as_array(
         raise error(
             f"{rule}; got masked values. Replace them with array.filled(value), or drop their rows"
         )
-    given = to_numpy(given)
-    if not isinstance(given, np.ndarray):
-        _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
     try:
+        given = to_numpy(given)
+        if not isinstance(given, np.ndarray):
+            _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
         array = np.asarray(given)
     except ValueError:
         raise error(f"{rule}; got rows of different lengths") from None
+    except (NotImplementedError, RuntimeError, TypeError) as reason:  # the other library's
+        kind = f"{type(given).__module__}.{type(given).__name__}"
+        raise error(f"{rule}; got {kind}: {reason}") from None
     _require_room(array.size, _ENTRY_BYTES, rule, f"an array of shape {array.shape}")
     if array.size and array.dtype.kind not in kinds:
         raise error(f"{rule}; got type {array.dtype}")

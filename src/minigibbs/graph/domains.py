@@ -19,6 +19,7 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 MAX_DOMAIN = 2**31 - 1
+_LABEL_BYTES = 100  # of memory for each label of a variable
 _MOST_COMPARED = 20_000  # names that an error compares with an unknown one
 
 
@@ -380,11 +381,30 @@ class PrunedDomains(Domains):
         self.full_sizes = full_sizes
         self.kept: dict[int, NDArray[np.integer]] = dict(kept or {})
         sizes, left = full_sizes.copy(), dict(labels or {})
+        self._full = {v: left[v] for v in self.kept if v in left}
         for variable, states in self.kept.items():
             sizes[variable] = len(states)
             full = left.get(variable)
             left[variable] = [s if full is None else full[s] for s in states.tolist()]
         super().__init__(sizes, names, left)
+
+    def full_values(self, variable: int) -> tuple[Any, ...]:
+        """Return the values of a variable, pruned ones included."""
+        if variable not in self.kept:
+            return self.values(variable)
+        size = int(self.full_sizes[variable])
+        memory.require(size * _LABEL_BYTES, f"the labels of {size:,} states", "use .uai files")
+        full = self._full.get(variable, {})
+        if isinstance(full, Mapping):
+            return tuple(full.get(state, state) for state in range(size))
+        return tuple(full)
+
+    def lost_labels(self, variable: int) -> list[Any]:
+        """Return the labels of the pruned states of a variable; none if they are unknown."""
+        if len(self._full.get(variable, ())) < self.full_sizes[variable]:
+            return []
+        kept = set(self.kept[variable].tolist())
+        return [x for state, x in enumerate(self.full_values(variable)) if state not in kept]
 
     def value(self, variable: int, value: Any) -> int:
         """Return the index of a value, given by label or original index; refuse lost values."""
@@ -401,22 +421,38 @@ class PrunedDomains(Domains):
         )
 
 
+def all_values(domains: Domains, variable: int) -> tuple[Any, ...]:
+    """Return the values of a variable, pruned ones included."""
+    if isinstance(domains, PrunedDomains):
+        return domains.full_values(variable)
+    return domains.values(variable)
+
+
 def domains_header(domains: Domains) -> dict[str, Any]:
     """Convert names, labels and grids to JSON."""
-    labels = {v: [_plain(label) for label in row] for v, row in domains.labels.items()}
-    for variable, row in labels.items():
-        lost = [label for label in row if not isinstance(label, str | int | float)]
-        if lost:
-            raise GraphError(
-                f"{domains.describe(variable)}: a file keeps labels that are text or numbers, "
-                f"got {lost[0]!r}; use str(label) to keep it"
-            )
+    labels = {v: _plain_row(domains, v, row) for v, row in domains.labels.items()}
     grids = {v: [float(g.low), float(g.high), int(g.points)] for v, g in domains.grids.items()}
     header: dict[str, Any] = {"names": domains.names, "labels": labels, "grids": grids}
-    if isinstance(domains, PrunedDomains):  # by variable: original size, and remaining states
+    if isinstance(domains, PrunedDomains):
+        # By variable: original size, remaining states, labels of the other states.
         full = domains.full_sizes.tolist()
-        header["pruned"] = {v: [full[v], states.tolist()] for v, states in domains.kept.items()}
+        header["pruned"] = {
+            v: [full[v], states.tolist(), _plain_row(domains, v, domains.lost_labels(v))]
+            for v, states in domains.kept.items()
+        }
     return header
+
+
+def _plain_row(domains: Domains, variable: int, labels: Iterable[Any]) -> list[Any]:
+    """Convert the labels of a variable to JSON."""
+    row = [_plain(label) for label in labels]
+    odd = [label for label in row if not isinstance(label, str | int | float)]
+    if odd:
+        raise GraphError(
+            f"{domains.describe(variable)}: a file keeps labels that are text or numbers, "
+            f"got {odd[0]!r}; use str(label) to keep it"
+        )
+    return row
 
 
 def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domains:
@@ -439,7 +475,7 @@ def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
     """Convert domains to `PrunedDomains`, from the pruned states in a header."""
     full_sizes, labels = domains.sizes.copy(), dict[int, Any](domains.labels)
     kept = {}
-    for key, (size, states) in pruned.items():
+    for key, (size, states, *given) in pruned.items():
         variable = domains.index(int(key))
         kept[variable] = as_array(states, "iu", "pruned: states must be integers")
         ordered = kept[variable].tolist()
@@ -452,7 +488,26 @@ def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
             )
         full_sizes[variable] = size
         labels[variable] = dict(zip(ordered, domains.values(variable), strict=True))
+        if given and given[0]:  # the labels of states that were lost
+            labels[variable] |= _lost(domains, variable, size, ordered, given[0])
     return PrunedDomains(full_sizes, kept, domains.names, labels)
+
+
+def _lost(
+    domains: Domains, variable: int, size: int, kept: Sequence[int], labels: Any
+) -> dict[int, Any]:
+    """Read the labels of pruned states, by original index."""
+    row = as_list(labels, f"{domains.describe(variable)}: labels must be a list")
+    if len(row) != size - len(kept) or not all(_is_label(label) for label in row):
+        raise GraphError(
+            f"{domains.describe(variable)}: expected {size - len(kept)} labels of pruned states, "
+            f"got {_list(row)}"
+        )
+    if len({*row, *domains.values(variable)}) < size:
+        raise GraphError(f"{domains.describe(variable)}: duplicate labels in {_list(row)}")
+    left = set(kept)
+    numbers = [number for number in range(size) if number not in left]
+    return dict(zip(numbers, row, strict=True))
 
 
 def _plain(label: Any) -> Any:

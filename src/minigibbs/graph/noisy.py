@@ -153,6 +153,9 @@ def _rows(given: ArrayLike, rows: int, size: int, where: str) -> NDArray[np.floa
     """Read probabilities [row, value]; one number p means 0 and p for a two-valued effect."""
     rule = f"{where}: probabilities must be numbers from 0 to 1"
     table = as_array(given, "iufb", rule).astype(np.float64)
+    outside = ~((table >= 0) & (table <= 1))
+    if outside.any():
+        raise GraphError(f"{rule}, got {table[outside][0]}")
     if table.ndim == 0 and size == 2 and rows in (1, 2):
         chance = np.array([0.0, float(table)])[-rows:]
         table = np.stack([1 - chance, chance], axis=1)
@@ -161,8 +164,6 @@ def _rows(given: ArrayLike, rows: int, size: int, where: str) -> NDArray[np.floa
     table = table[None] if table.ndim == 1 and rows == 1 else table
     if table.shape != (rows, size):
         raise GraphError(f"{where}: expected a table of shape {(rows, size)}, got {table.shape}")
-    if not ((table >= 0) & (table <= 1)).all():
-        raise GraphError(f"{rule}, got {table[~((table >= 0) & (table <= 1))][0]}")
     wrong = np.flatnonzero(np.abs(table.sum(axis=1) - 1) > _TOLERANCE)
     if len(wrong):
         raise GraphError(f"{where}: row {wrong[0]} must sum to 1, got {table[wrong[0]].sum():.6g}")

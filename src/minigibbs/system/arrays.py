@@ -25,7 +25,8 @@ def is_foreign(kind: type) -> bool:
 def to_numpy(given: Any) -> Any:
     """Convert another library's array to NumPy, without a copy if it is on the CPU.
 
-    Other values are returned unchanged. An array on a device is copied to the host.
+    Other values are returned unchanged. An array on a device is copied to the host. Types that
+    NumPy does not have, such as bfloat16, become float32, which represents them exactly.
     """
     if not is_foreign(type(given)):
         return given
@@ -37,4 +38,17 @@ def to_numpy(given: Any) -> Any:
         for method in ("cpu", "get"):  # methods of PyTorch and of CuPy
             if hasattr(given, method):
                 given = getattr(given, method)()
-        return np.asarray(given)
+        return _widened(given)
+
+
+def _widened(given: Any) -> Any:
+    """Convert an array on the CPU to NumPy, in a type that NumPy has."""
+    try:
+        found = np.asarray(given)
+    except TypeError:
+        if not (hasattr(given, "is_floating_point") and given.is_floating_point()):
+            raise
+        found = np.asarray(given.float())  # PyTorch's bfloat16
+    if found.dtype.kind == "V" and "float" in found.dtype.name:  # JAX's bfloat16
+        found = found.astype(np.float32)
+    return found
