@@ -99,7 +99,8 @@ def prepare_energy(group: LowRank) -> LowRankEnergy:
 
 def energy_cost(group: LowRank) -> float:
     """Predict the nanoseconds of a log-potential: both matrices are read once."""
-    return COSTS["read"] * float(group.variables) * 2.0 * group.a.shape[1]
+    rank, _ = group.thin
+    return COSTS["read"] * float(group.variables) * 2.0 * rank
 
 
 @kernel
