@@ -40,8 +40,8 @@ GPU = [
     "gpu_learning",
     "gpu_points",
     "gpu_lattices",
-]  # which need one
-BRIDGES = ["boltzmann"]  # which need PyTorch and dwave-pytorch-plugin
+]  # require a GPU
+BRIDGES = ["boltzmann"]  # require PyTorch and dwave-pytorch-plugin
 ALL = [*BENCHMARKS, *GPU, *BRIDGES]
 
 for name in sys.argv[1:] or BENCHMARKS:

@@ -1,4 +1,4 @@
-"""`mg.infer` against reference answers: exact where that fits, tempered, and plain Gibbs."""
+"""`mg.infer` against reference answers: exact if possible, tempered, and plain Gibbs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minigibbs.formats import uai
 from minigibbs.results import tables
 
 SECONDS = 20.0
-ERROR = 0.02  # the largest of a marginal, where `infer` chooses
+ERROR = 0.02  # largest error of a marginal, if `infer` chooses the method
 TEMPERED = {  # models on which plain Gibbs does not mix: seconds, and the largest error
     "pgmpy/grid4x4.uai": (20.0, 0.05),
     "uai2014/DBN_11.uai": (20.0, 0.05),
@@ -36,7 +36,7 @@ COVERED = ("relational_1", "relational_2", "relational_3")
 class Case:
     name: str
     graph: mg.FactorGraph
-    truth: list[np.ndarray]  # a row per variable, states that pruning took away included
+    truth: list[np.ndarray]  # one row per variable, pruned states included
     log_z: float | None
 
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def every_case() -> list[Case]:
-    """Every model with exact marginals, networks with and without evidence."""
+    """Return every model with exact marginals, networks with and without evidence."""
     cases = []
     for path in sorted(DATA.rglob("*.uai*")):
         base = str(path.relative_to(DATA)).removesuffix(".gz")
@@ -75,7 +75,7 @@ def every_case() -> list[Case]:
 
 
 def uai_model(name: str) -> tuple[mg.FactorGraph, list[np.ndarray], float | None]:
-    """A model with its evidence, its marginals, and log Z where it is known."""
+    """Return a model with its evidence, its marginals, and log Z if known."""
     base = name.removesuffix(".gz")
     known = DATA / f"{base}.lnZ"
     log_z = float(known.read_text().split()[-1]) if known.exists() else None
@@ -83,7 +83,7 @@ def uai_model(name: str) -> tuple[mg.FactorGraph, list[np.ndarray], float | None
 
 
 def network(name: str, what: str) -> tuple[mg.FactorGraph, list[np.ndarray], float]:
-    """A Bayesian network, its marginals before or after the evidence, and its log probability."""
+    """Return a Bayesian network, its marginals before or after evidence, and log probability."""
     graph = mg.read(DATA / "bnlearn_zeros" / f"{name}.bif.gz")
     known = json.loads((DATA / "bnlearn_zeros" / f"{name}.exact.json").read_text())
     if what == "posterior":
@@ -92,12 +92,12 @@ def network(name: str, what: str) -> tuple[mg.FactorGraph, list[np.ndarray], flo
         }
         graph = graph.condition(labels)
     names = [graph.domains.name(variable) for variable in range(len(graph))]
-    truth = [np.array(known[what][name]) for name in names]  # with states that are never possible
+    truth = [np.array(known[what][name]) for name in names]  # with impossible states
     return graph, truth, known["log_evidence"] if what == "posterior" else 0.0
 
 
 def largest_error(result: mg.Answer | mg.Run, truth: list[np.ndarray]) -> float:
-    """The largest error of a marginal."""
+    """Return the largest error of a marginal."""
     return float(max(np.abs(a - b).max() for a, b in zip(_rows(result), truth, strict=True)))
 
 
@@ -158,7 +158,7 @@ def _tempered(report: Report, name: str, seconds: float, bar: float) -> None:
 
 
 def _rate(report: Report) -> None:
-    """Updates per second of all levels, and of a single chain."""
+    """Measure updates per second of all levels, and of a single chain."""
     from minigibbs.running.api import time_updates
 
     for name, graph, inner in (

@@ -1,6 +1,6 @@
-"""A Boltzmann machine on a Zephyr graph: states per second beside dwave-pytorch-plugin.
+"""A Boltzmann machine on a Zephyr graph: states per second compared with dwave-pytorch-plugin.
 
-This is the plugin's own example: 100 chains, 1,000 sweeps, a color of spins at a time. It needs
+This is the plugin's own example: 100 chains, 1,000 sweeps, all spins of a color at a time. It needs
 PyTorch, dwave-pytorch-plugin, dwave-graphs, and einops, which release 0.4.0 of the plugin imports
 but does not install. The environment of the other benchmarks does not have them: `python -m
 benchmarks boltzmann`.
@@ -19,11 +19,11 @@ import minigibbs as mg
 from benchmarks.report import Report
 
 SIZE, CHAINS, SWEEPS, REPEATS = 6, 100, 1000, 3
-BAR = 5.0  # times as fast
+BAR = 5.0  # least speedup
 
 
 def in_turn(*works: Callable[[int], tuple[float, float]]) -> list[tuple[float, ...]]:
-    """Median seconds of each, by the clock and by the processors; the first calls are left out."""
+    """Return median elapsed and processor seconds of each work, without the first calls."""
     times = [[work(repeat) for work in works] for repeat in range(REPEATS + 1)][1:]
     return [
         tuple(map(statistics.median, zip(*each, strict=True))) for each in zip(*times, strict=True)

@@ -13,7 +13,7 @@ from minigibbs.results.diagnostics import ess
 from minigibbs.running.api import one_chain
 
 CRITICAL = math.log(1.0 + math.sqrt(2.0)) / 2.0  # of the square lattice
-LONG_RANGE = 0.23  # of 1/r^1.5: from here on the magnetization grows at this length
+LONG_RANGE = 0.23  # of 1/r^1.5: from this coupling on the system is magnetized at this length
 TURNS = 40
 
 
@@ -36,7 +36,7 @@ class Series:
 
     @property
     def rate(self) -> float:
-        """Effective samples per second."""
+        """Return effective samples per second."""
         return float(ess(np.array(self.squares)[None])) / self.seconds
 
 
@@ -71,7 +71,7 @@ def compare(report: Report, name: str, graph, every: tuple[int, int], seconds: f
 
 
 def rate(series: Series) -> str:
-    """Effective samples and sweeps per second."""
+    """Format effective samples and sweeps per second."""
     sweeps = len(series.squares) * series.updates / len(series.group.chain.x) / series.seconds
     total = series.rate * series.seconds
     return (

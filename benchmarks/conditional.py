@@ -1,8 +1,9 @@
 """Conditional ranges of tables, part (f) of docs/theory.md: their gain and cost.
 
-A table's range given its neighbors can be smaller than its range over all states. Two numbers say
-by how much: the mean over tables of the largest conditional range, which fixes the guarantee, and
-of the mean one. Then single updates are enumerated, with equally many proposals in both forms.
+A table's range given its neighbors can be smaller than its range over all states. Two numbers
+quantify this: the mean over tables of the largest conditional range, which determines the
+guarantee, and of the mean one. Then single updates are enumerated, with equally many proposals in
+both forms.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.layout import TABLE
 from minigibbs.samplers.bounds import tail_log_slowdown, tail_theta
 
-TABLES = 4_000  # examined per model
-LEAST_DEGREE = 16  # below which nothing is ever drawn
+TABLES = 4_000  # evaluated per model
+LEAST_DEGREE = 16  # with fewer factors nothing is drawn
 
 
 def ranges(graph: mg.FactorGraph) -> tuple[float, float, float]:
-    """Largest and mean conditional range over the range, and the share of tables drawn."""
+    """Return the largest and mean conditional range over the range, and the drawn share."""
     model, heavy = graph.packed, mg.PoissonGibbs().split(graph).heavy
     rows, spans = model.rows, entry_spans(model)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
@@ -44,7 +45,7 @@ def ranges(graph: mg.FactorGraph) -> tuple[float, float, float]:
 
 
 def table_at(graph: mg.FactorGraph, factor: np.void, variable: int) -> np.ndarray:
-    """A factor's values [value of the variable, values of the others]."""
+    """Return a factor's values [value of the variable, values of the others]."""
     slots = graph.packed.slots[factor["scope_start"] : factor["scope_end"]]
     sizes = [int(size) for size in graph.sizes[slots["variable"]]]
     if factor["form"] == TABLE:
@@ -59,7 +60,7 @@ def table_at(graph: mg.FactorGraph, factor: np.void, variable: int) -> np.ndarra
 
 
 def update_gap(phi: np.ndarray, base: np.ndarray) -> tuple[float, float]:
-    """The gap of one update with shifted factors phi[factor, value], and the kept draws."""
+    """Return the gap of one update with shifted factors phi[factor, value], and the kept draws."""
     energy = phi.sum(axis=0)
     law = np.exp(energy - energy.max())
     law /= law.sum()
@@ -78,7 +79,7 @@ def update_gap(phi: np.ndarray, base: np.ndarray) -> tuple[float, float]:
 
 
 def compare(values: int, theta: float, local: float, tables: int = 3) -> tuple[float, ...]:
-    """Means over random tables and neighbors: slowdowns, and kept shares of proposals."""
+    """Return means over random tables and neighbors: slowdowns, and kept shares of proposals."""
     rng, found = np.random.default_rng(1), []
     for _ in range(12):
         table = rng.normal(size=(tables, values, values))
@@ -99,7 +100,7 @@ def compare(values: int, theta: float, local: float, tables: int = 3) -> tuple[f
 
 
 def guarantees(report: Report, name: str, graph: mg.FactorGraph) -> None:
-    """Bounds and draws by the ranges M, and by conditional ranges as the library uses them."""
+    """Compare bounds and draws by the ranges M with those by the library's conditional ranges."""
     sampler = mg.PoissonGibbs()
     split = sampler.split(graph)
     report.add(

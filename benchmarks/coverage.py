@@ -1,8 +1,8 @@
-"""How often 95% intervals cover the truth, and how often the verdict is wrong.
+"""The coverage of 95% intervals, and the error rate of the verdict.
 
 Every row counts runs with a known truth. Coverage refers to runs without a warning. The share of
-such runs and the coverage of all runs are next to it. Errors are binomial, or from how runs differ
-where a run has several values.
+such runs and the coverage of all runs are next to it. Errors are binomial, or estimated from the
+spread of runs if a run has several values.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from benchmarks.report import Report
 LENGTHS = (10, 100, 1000)  # sweeps
 RUNS = 1000
 SEVERAL = 200  # fits that are not exact
-FEW = 80  # runs of what takes long
-JUDGED = 20  # runs without a warning, at the least
+FEW = 80  # runs of slow methods
+JUDGED = 20  # minimum number of runs without a warning
 LOW, HIGH = 0.93, 0.97
 QUIET: dict[str, Any] = {"progress": False, "threads": 1}
 OBSERVE = {"m": "magnetization", "m2": mg.observables.Magnetization(power=2), "e": "energy"}
@@ -52,7 +52,7 @@ def known(graph: mg.FactorGraph) -> Known:
 
 
 def complete(n: int, coupling: float) -> Known:
-    """A Curie-Weiss model: states with equal numbers of up spins have the same energy."""
+    """Build a Curie-Weiss model: states with equal numbers of up spins have the same energy."""
     ups = np.arange(n + 1)
     states = (np.arange(n) < ups[:, None]).astype(np.int64)
     count = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in ups]
@@ -122,21 +122,21 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def sampled(model: Known, sweeps: int, seed: int) -> dict[str, Covered]:
-    """What one run says, by quantity."""
+    """Return the results of one run, by quantity."""
     record = mg.Record("marginals", "energy", thin=1)
     options: dict[str, Any] = {"sweeps": sweeps, "observe": OBSERVE, "record": record}
     return said(model, mg.sample(model.graph, seed=seed, **options, **QUIET))
 
 
 def until(model: Known, options: dict[str, Any], seed: int) -> dict[str, Covered]:
-    """The same of a run that stops by itself."""
+    """Return the results of a run with a stopping criterion."""
     more: dict[str, Any] = {"observe": OBSERVE, "max_time": "20s", **options}
     found = said(model, mg.sample_until(model.graph, seed=seed, **more, **QUIET))
     return {name: found[name] for name in ("marginals", "m2")}
 
 
 def said(model: Known, run: mg.Run) -> dict[str, Covered]:
-    """Which intervals of a run cover."""
+    """Return which intervals of a run cover."""
     warned = bool(run.summary().warnings)
     low, high = run.shares.intervals().reshape(-1, 2, 2)[:, 1].T
     inside = float(np.mean((low <= model.marginals) & (model.marginals <= high)))
@@ -152,7 +152,7 @@ def said(model: Known, run: mg.Run) -> dict[str, Covered]:
 
 
 def ladder(model: Known, sweeps: int, seed: int) -> Covered:
-    """Whether log Z of a temperature ladder is covered."""
+    """Return whether log Z of a temperature ladder is covered."""
     run = mg.sample(model.graph, mg.Tempering(), sweeps=sweeps, seed=seed, **QUIET)
     assert run.ladder is not None
     low, high = run.ladder.log_z_interval()
@@ -160,7 +160,7 @@ def ladder(model: Known, sweeps: int, seed: int) -> Covered:
 
 
 def inferred(model: Known, seed: int) -> Covered:
-    """Whether marginals of `mg.infer` are covered."""
+    """Return whether marginals of `mg.infer` are covered."""
     answer = mg.infer(model.graph, 0.3, exact=False, seed=seed, **QUIET)
     low, high = answer.shares.intervals().reshape(-1, 2, 2)[:, 1].T
     inside = float(np.mean((low <= model.marginals) & (model.marginals <= high)))
@@ -168,7 +168,7 @@ def inferred(model: Known, seed: int) -> Covered:
 
 
 def learned(method: str, seed: int) -> dict[str, Covered]:
-    """Whether a coupling and a field, which is a difference of two parameters, are covered."""
+    """Return whether a coupling and a field (a difference of two parameters) are covered."""
     ring = mg.Ising(range(6), [1, 2, 3, 4, 5, 0], 0.0, name="J", tied=0)
     graph = mg.FactorGraph([2] * 6, [ring, mg.Unary(range(6), [0.0, 0.0], name="h")])
     truth = graph.with_parameters({"J": 0.5, "h": [0.0, 0.5]})
@@ -183,7 +183,7 @@ def learned(method: str, seed: int) -> dict[str, Covered]:
 
 
 def add(report: Report, what: str, found: Iterable[Covered]) -> None:
-    """A row: the coverage of runs without a warning, and of all."""
+    """Add a row: the coverage of runs without a warning, and of all."""
     runs = list(found)
     every = np.array([run.share for run in runs])
     quiet = np.array([run.share for run in runs if not run.warned])
@@ -212,10 +212,10 @@ class Case(NamedTuple):
 
 
 def cases() -> dict[str, Case]:
-    """Models for the verdict.
+    """Return models for the verdict.
 
     Marginals of unhealthy ones are known by symmetry, by size, by elimination, or from sums over
-    the number of spins that are up.
+    the number of up spins.
     """
     coins = mg.FactorGraph([2] * 20, [mg.Unary(range(20), [0.0, 0.0])])
     frozen = mg.FactorGraph([2] * 12, [mg.Ising(range(11), range(1, 12), 5.0)])
@@ -251,7 +251,7 @@ def cases() -> dict[str, Case]:
 
 
 def more_cases() -> dict[str, Case]:
-    """Modes that differ in weight or in kind, and healthy models that resemble these."""
+    """Return modes that differ in weight or in kind, and healthy models that resemble these."""
     rng = np.random.default_rng(1)
     potts = mg.FactorGraph([3] * 100, [mg.Potts(*np.triu_indices(100, 1), 0.029)])
     odd = mg.models.ising_lattice(9, -0.6)
@@ -306,7 +306,7 @@ def exactly(graph: mg.FactorGraph) -> Case:
 
 
 def biased(coupling: float, signs: NDArray[np.float64]) -> Case:
-    """A Curie-Weiss model of spins with signs, in a field: one of two modes has a fifth of it."""
+    """Return a Curie-Weiss model with signs and a field: one of two modes has weight 1/5."""
     n = len(signs)
     i, j = np.triu_indices(n, 1)
     field = 0.016 if coupling > 1.4 else 0.02
@@ -324,7 +324,7 @@ def biased(coupling: float, signs: NDArray[np.float64]) -> Case:
 
 
 def mistakes(report: Report) -> None:
-    """False alarms of healthy models, and wrong runs without a warning."""
+    """Count false alarms of healthy models, and wrong runs without a warning."""
     for name, case in cases().items():
         warned, wrong = [], []
         for seed in range(FEW):
@@ -332,7 +332,7 @@ def mistakes(report: Report) -> None:
             warned.append(bool(run.summary().warnings))
             if case.truth is not None:
                 off = np.abs(run.marginals[:, 1] - case.truth).max()
-                wrong.append(not off <= 0.1)  # always, if the truth is NaN
+                wrong.append(not off <= 0.1)  # also true if the truth is NaN
         if case.truth is None:
             rate = float(np.mean(warned))
             text = f"{rate:.0%} ± {math.sqrt(max(rate * (1 - rate), 0.01) / FEW):.0%} warned"

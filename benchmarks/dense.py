@@ -16,7 +16,7 @@ from benchmarks.timing import Timed, race
 
 PICTURES = RESULTS.parent.parent / "docs" / "images"
 
-WEAK = 0.1  # of pydensecrf's strengths, where chains forget where they began
+WEAK = 0.1  # of pydensecrf's strengths, with which chains forget their start
 
 
 def main() -> None:
@@ -36,19 +36,19 @@ def main() -> None:
 
 
 def alone(work: Any) -> list[Any]:
-    """The result of some work, in a process of its own."""
+    """Return the result of some work, from its own process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         rows: list[Any] = pool.apply(work)
         return rows
 
 
 def taken() -> float:
-    """Peak memory of the process in bytes."""
+    """Return the peak memory of the process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def picture() -> tuple[np.ndarray, np.ndarray]:
-    """The image, and energies of its labels: 0.7 on hand-drawn labels, else uniform."""
+    """Return the image, and energies of its labels: 0.7 on hand-drawn labels, else uniform."""
     from PIL import Image
 
     folder = DATA / "densecrf"
@@ -72,7 +72,7 @@ def warm() -> None:
 
 
 def image() -> list[tuple[Any, ...]]:
-    """A dense conditional random field of 76,800 pixels."""
+    """Measure a dense conditional random field of 76,800 pixels."""
     warm()
     pixels, unary = picture()
     before, begun = taken(), time.perf_counter()
@@ -101,7 +101,7 @@ def image() -> list[tuple[Any, ...]]:
 
 
 def points() -> list[tuple[Any, ...]]:
-    """A million points in a cube, whose side is twenty times the kernel's width."""
+    """Measure a million points in a cube, whose side is twenty times the kernel's width."""
     warm()
     rng = np.random.default_rng(0)
     places = rng.uniform(0, 20, (10**6, 3))
@@ -135,7 +135,7 @@ def hopfield(n: int, rank: int) -> mg.FactorGraph:
 
 
 def low_rank() -> list[tuple[Any, ...]]:
-    """A Hopfield network of rank 20 against a loop written for it."""
+    """Compare a Hopfield network of rank 20 with a loop written for it."""
     graph = hopfield(100_000, 20)
     rivals = {"ours": Timed(graph, mg.PoissonGibbs()), "hand": hand_written(100_000, 20)}
     best = race(rivals)
@@ -159,7 +159,7 @@ def low_rank() -> list[tuple[Any, ...]]:
 
 
 class hand_written:  # noqa: N801
-    """A loop that keeps the projections of a Hopfield network, timed as the samplers are."""
+    """A loop that stores the projections of a Hopfield network, timed like the samplers."""
 
     def __init__(self, n: int, rank: int) -> None:
         import numba
@@ -192,7 +192,7 @@ class hand_written:  # noqa: N801
 
 
 def strengths() -> list[str]:
-    """Marginals of two runs that share nothing, at full resolution."""
+    """Compare marginals of two independent runs at full resolution."""
     warm()
     pixels, unary = picture()
     graph = mg.models.dense_crf(pixels, costs=unary, compat=3 * WEAK, bilateral_compat=10 * WEAK)
@@ -217,7 +217,7 @@ def strengths() -> list[str]:
 
 
 def mean_field() -> list[str]:
-    """pydensecrf's mean field beside sampled marginals, at full resolution: a picture."""
+    """Compare pydensecrf's mean field with sampled marginals at full resolution: a picture."""
     try:
         from pydensecrf.densecrf import DenseCRF2D
     except ImportError:
@@ -232,7 +232,7 @@ def mean_field() -> list[str]:
     field = DenseCRF2D(width, height, len(unary))
     field.setUnaryEnergy(unary.reshape(len(unary), -1).astype(np.float32))
     field.addPairwiseGaussian(sxy=3, compat=3 * WEAK)
-    colors = np.array(pixels)  # which must be writable
+    colors = np.array(pixels)  # pydensecrf requires a writable array
     field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=colors, compat=10 * WEAK)
     begun = time.perf_counter()
     approximate = np.array(field.inference(20)).reshape(len(unary), height, width)

@@ -1,4 +1,4 @@
-"""Exact marginals of small grids: `mg.infer` beside pgmpy's variable elimination."""
+"""Exact marginals of small grids: `mg.infer` compared with pgmpy's variable elimination."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> None:
         named = mg.to_pgmpy(graph)
         names = [node for node in named.nodes() if node != "x0"]
         theirs, seconds = timed(lambda: VariableElimination(named), names)  # noqa: B023
-        mg.infer(graph, exact=True)  # compiled, if it was not
+        mg.infer(graph, exact=True)  # compiles, if necessary
         begun = time.perf_counter()
         answer = mg.infer(graph, exact=True)
         ours = time.perf_counter() - begun

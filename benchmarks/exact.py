@@ -1,6 +1,6 @@
-"""Exact answers on public models: `mg.infer` beside pyAgrum and opt_einsum, and rows of evidence.
+"""Exact answers on public models: `mg.infer`, pyAgrum and opt_einsum, and rows of evidence.
 
-Seconds are processor time, in one process per engine, since a machine may be busy. Peers get a
+Seconds are processor time, in one process per engine, since a machine may be loaded. Peers have a
 limit of time and memory.
 """
 
@@ -35,14 +35,14 @@ MODELS = {  # seconds of mg.infer before plans and matrix products, on the same 
     "uai2014_zeros/linkage_20": None,
     "uai2014_zeros/linkage_15": None,
 }
-PEERS = [  # models that they are tried on
+PEERS = [  # models on which they are measured
     "uai2014_zeros/Segmentation_11",
     "uai2014/ObjectDetection_25.pruned",
     "uai2014_zeros/CSP_11",
     "uai2014_zeros/Promedus_14",
 ]
 LIMIT = 20  # seconds of processor time of a peer's process
-OWN_LIMIT = 200  # the same for ours
+OWN_LIMIT = 200  # the same for mg.infer
 MEMORY = 12 * 2**30  # bytes of address space
 
 
@@ -54,8 +54,8 @@ def load(name: str) -> mg.FactorGraph:
 
 
 def ours(name: str) -> tuple[float, float, float, float]:
-    """Seconds of a first and of a second answer and of one with other evidence, and log Z."""
-    mg.infer(mg.models.ising_lattice(8, 0.5, periodic=False), progress=False)  # compiled
+    """Return seconds of a first and a second answer and one with other evidence, and log Z."""
+    mg.infer(mg.models.ising_lattice(8, 0.5, periodic=False), progress=False)  # compiles
     for warm in ("uai2014/Grids_11", "uai2014_zeros/Segmentation_11"):
         mg.infer(load(warm), progress=False)
     graph, seconds, log_z = load(name), [], math.nan
@@ -71,7 +71,7 @@ def ours(name: str) -> tuple[float, float, float, float]:
 
 
 def pyagrum(name: str) -> tuple[float]:
-    """Seconds for all marginals by Shafer-Shenoy propagation, without reading the file."""
+    """Return seconds for all marginals by Shafer-Shenoy propagation, without reading the file."""
     import pyagrum as gum
 
     graph = load(name)
@@ -90,7 +90,7 @@ def pyagrum(name: str) -> tuple[float]:
 
 
 def joined(graph: mg.FactorGraph) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """The factors, one for each set of variables."""
+    """Combine the factors of each set of variables."""
     found: dict[tuple[int, ...], np.ndarray] = {}
     for scope, costs in cost_functions(graph)[1]:
         order = sorted(range(len(scope)), key=scope.__getitem__)
@@ -100,7 +100,7 @@ def joined(graph: mg.FactorGraph) -> list[tuple[tuple[int, ...], np.ndarray]]:
 
 
 def einsum(name: str) -> tuple[float, float]:
-    """Seconds for Z alone, with the path that "auto" finds, and log Z."""
+    """Return seconds for Z alone, with the path of "auto", and log Z."""
     import opt_einsum
 
     graph = load(name)
@@ -114,7 +114,7 @@ def einsum(name: str) -> tuple[float, float]:
 
 
 def limited(function: Callable[[str], Any], name: str) -> Any:
-    """The result of a function in a process of its own, or None beyond the limits."""
+    """Return the result of a function from its own process, or None beyond the limits."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(function, name, sender))
@@ -122,7 +122,7 @@ def limited(function: Callable[[str], Any], name: str) -> Any:
     sender.close()
     try:
         return receiver.recv()
-    except EOFError:  # the child has ended without a result
+    except EOFError:  # the child ended without a result
         return None
     finally:
         child.join()
@@ -134,12 +134,12 @@ def _child(function: Callable[[str], Any], name: str, sender: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     try:
         sender.send(function(name))
-    except Exception as error:  # memory, or a model that a peer does not take
+    except Exception as error:  # memory, or a model that a peer does not support
         print(f"    {function.__name__} {name}: {type(error).__name__}", flush=True)
 
 
 def many(report: Report) -> None:
-    """Rows of evidence on a network."""
+    """Measure rows of evidence on a network."""
     alarm = mg.read(DATA / "bnlearn_zeros" / "alarm.bif.gz")
     draws = mg.exact_draws(alarm, 10_000, seed=1)
     seen = np.random.default_rng(1).choice(len(alarm), 5, replace=False).tolist()

@@ -150,7 +150,7 @@ def sparse(report: Report) -> None:
 
 
 def truncated(report: Report) -> None:
-    """Plain Gibbs on the 8 nearest neighbors alone: fast, and biased."""
+    """Measure plain Gibbs on only the 8 nearest neighbors: fast, and biased."""
     graph = mg.models.potts_rbf()
     (group,) = graph.factors
     near = group.weight > 4.6 * np.exp(-1.5 * 2.5)
@@ -166,7 +166,7 @@ def truncated(report: Report) -> None:
 
 
 def time_to_error(report: Report, error: float = 0.05) -> None:
-    """Seconds until marginals are within 0.05 of the truth; all chains start in one state."""
+    """Measure seconds until marginals are within 0.05 of the truth, from one common start."""
     for name, graph, states in (
         ("Potts", mg.models.potts_rbf(), 10),
         ("Ising", mg.models.ising_rbf(), 2),
@@ -207,7 +207,7 @@ def time_to_error(report: Report, error: float = 0.05) -> None:
 
 
 def threads(report: Report) -> None:
-    """Two chains on two threads against one after the other."""
+    """Compare two chains on two threads with one after the other."""
     graph, best = mg.models.potts_rbf(), {}
     for _ in range(5):
         for count in (1, 2):

@@ -50,7 +50,7 @@ print(time.perf_counter() - begun, (peak() - before) / (i.nbytes + j.nbytes + w.
 
 @numba.njit(fastmath={"nsz", "arcp", "contract", "afn", "reassoc"}, error_model="numpy")
 def hand_written(start, target, weight, x, states, updates, seed):
-    """A loop hand-written for this one model: CSR, fused, NumPy's generator."""
+    """Run a loop hand-written for this one model: CSR, fused, NumPy's generator."""
     np.random.seed(seed)
     total = np.empty(states)
     for _ in range(updates):

@@ -1,4 +1,4 @@
-"""Many chains on one GPU: updates per second, beside one CPU core and JAX on the same card."""
+"""Many chains on one GPU: updates per second, also of one CPU core and of JAX on the same GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def copy_bandwidth() -> float:
-    """Bytes per second, read and written together, of a copy within the device."""
+    """Return bytes per second, read and written together, of a copy within the device."""
     from numba import cuda
 
     source = cuda.device_array(1 << 31, np.uint8)
@@ -63,7 +63,7 @@ def median_seconds(work) -> float:
 
 
 def device_run(graph, sampler, chains, scan="shared"):
-    """Chains on the device, from a random start, nothing recorded."""
+    """Create chains on the device, from a random start, without records."""
     from minigibbs.kernels.random import streams
     from minigibbs.running.backends.cuda_group import WARP, CudaGroup
     from minigibbs.running.request import Options
@@ -83,7 +83,7 @@ def launch(run, updates) -> None:
 
 
 def rate(graph, sampler, chains, scan="shared") -> float:
-    """Updates per second."""
+    """Return updates per second."""
     run = device_run(graph, sampler, chains, scan)
     launch(run, 20 * len(graph) if len(graph) < 1000 else 2000)
     run.cuda.synchronize()
@@ -99,7 +99,7 @@ def rate(graph, sampler, chains, scan="shared") -> float:
 
 
 def neighbors(graph, sampler) -> float:
-    """Mean number of neighbors that an update reads."""
+    """Return the mean number of neighbors that an update reads."""
     from minigibbs.running.backends.cuda_group import WARP
 
     data = sampler.prepare(graph, WARP)
@@ -109,7 +109,7 @@ def neighbors(graph, sampler) -> float:
 
 
 def floor_ratio(graph, sampler, updates_per_second, bandwidth) -> str:
-    """Time over the floor; see the report's notes."""
+    """Format the time over the lower bound; see the report's notes."""
     size = graph.state_type.itemsize
     least = size * (neighbors(graph, sampler) + 2) / bandwidth
     return f"{1 / updates_per_second / least:.1f}x"
@@ -146,7 +146,7 @@ def compare(report, name, graph, bar, bandwidth) -> None:
 
 
 def jax_rate(graph) -> float:
-    """Random-scan Gibbs on the dense model: one chain written plainly, vmapped, jitted."""
+    """Measure random-scan Gibbs on the dense model: one plain chain, vmapped, jitted."""
     import jax
     import jax.numpy as jnp
 
@@ -189,7 +189,7 @@ def lattice(report, bandwidth) -> None:
 
 
 def layouts(report, graph) -> None:
-    """Gain from contiguous storage of chains and from the shared scan."""
+    """Measure the gain from contiguous storage of chains and from the shared scan."""
     sampler, chains = mg.PoissonGibbs(), 131_072
     side_by_side = rate(graph, sampler, chains)
     apart = rate(graph, sampler, chains, scan="random")
@@ -206,7 +206,7 @@ def layouts(report, graph) -> None:
 
 
 def whole_run(report, graph) -> None:
-    """`mg.sample` as a user calls it, marginals counted and energies of 64 chains kept."""
+    """Measure `mg.sample` as a user calls it, with marginals and energies of 64 chains."""
     options = {"backend": "cuda", "chains": 131_072, "progress": False, "seed": 0}
     mg.sample(graph, sweeps=2, **options)
     run = mg.sample(graph, sweeps=1000, warmup=100, **options)

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def observed(report) -> None:
-    """Cost of observables of every sweep on 1,000 x 1,000 spins; runs alternate."""
+    """Measure the cost of observables of every sweep on 1,000 x 1,000 spins; runs alternate."""
     graph = mg.models.ising_lattice(1000, 0.44)
     waves = mg.observables.StructureFactor((1000, 1000))
     sets: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ def observed(report) -> None:
 
 
 def peer(report, side: int, chains: int, sweeps: int = 512) -> None:
-    """thrml, where it is there: JAX on the same card."""
+    """Measure thrml, if it is installed: JAX on the same GPU."""
     graph = mg.models.ising_lattice(side, 0.3)
     rival = thrml(graph, 64, chains)
     if rival is None:
@@ -108,7 +108,7 @@ def peer(report, side: int, chains: int, sweeps: int = 512) -> None:
 
 
 def whole_call(report) -> None:
-    """A million chains of the paper's Ising model, as a user writes it."""
+    """Measure a million chains of the paper's Ising model, as a user writes it."""
     graph, chains, sweeps = mg.models.ising_rbf(implicit=False), 1_048_576, 200
     for seed in range(2):
         begun = time.perf_counter()
@@ -141,7 +141,7 @@ def rates(report, name, graph, sampler, chains, sweeps, bar=0.0) -> None:
 
 
 def tables(n: int, values: int) -> mg.FactorGraph:
-    """Sites that are all joined by tables, with fields."""
+    """Return sites that are all joined by tables, with fields."""
     rng, (i, j) = np.random.default_rng(0), np.triu_indices(n, 1)
     pairs = mg.Table(np.stack([i, j], 1), rng.normal(0.0, 0.02, (len(i), values, values)))
     fields = mg.Table(np.arange(n)[:, None], rng.normal(0.0, 0.3, (n, values)))

@@ -1,4 +1,4 @@
-"""The default scan on a GPU beside every other valid one, in effective samples per second."""
+"""The default scan on a GPU against every other valid one, in effective samples per second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.report import Report
 from minigibbs.running.plan import SCANS
 
 CHAINS = (1, 1024, 131_072, 4_194_304)
-SECONDS = 0.25  # of sampling per measurement, about
+SECONDS = 0.25  # approximate time of sampling per measurement
 MOST = 1 << 31  # variables of all chains together
 RECORDED = mg.Record("marginals", "energy")
 
@@ -49,7 +49,7 @@ def _add(
 
 
 def _per_sweep(graph: mg.FactorGraph, scan: str, options: dict[str, Any]) -> float:
-    """Seconds per sweep; 0 where a GPU has no such scan."""
+    """Return seconds per sweep; 0 if a GPU has no such scan."""
     try:
         first = mg.sample(graph, sweeps=4, scan=scan, **options)
     except mg.SampleError:

@@ -26,13 +26,13 @@ STEP = 1e-5  # of a derivative
 
 
 def square(side: int, beta: float = CRITICAL) -> mg.FactorGraph:
-    """A periodic lattice with one coupling."""
+    """Return a periodic lattice with one coupling."""
     sizes = np.full(side * side, 2, np.int8)
     return mg.FactorGraph(sizes, [mg.Stencil((side, side), SQUARE, beta)])
 
 
 def glass(side: int) -> mg.FactorGraph:
-    """A periodic cube with couplings of +-1."""
+    """Return a periodic cube with couplings of +-1."""
     words = np.random.default_rng(1).integers(0, 2**63, 3 * side**3 // 64 + 1)
     signs = np.unpackbits(words.view(np.uint8))[: 3 * side**3].view(np.int8)
     signs *= 2
@@ -51,7 +51,7 @@ def sample(graph: mg.FactorGraph, sweeps: int, **options: Any) -> mg.Run:
 def as_called(
     report: Report, name: str, graph: mg.FactorGraph, sweeps: int, threshold: float
 ) -> None:
-    """The first call prepares the model; the second one is measured."""
+    """Measure the second call; the first one prepares the model."""
     begun = time.perf_counter()
     sample(graph, 1)
     first = time.perf_counter() - begun
@@ -64,7 +64,7 @@ def as_called(
 
 
 def launched(report: Report, name: str, data: StencilBits, sweeps: int) -> None:
-    """Launches alone: one chain of ones."""
+    """Measure only the launches: one chain of ones."""
     own, cuda, lattice = load("cuda_stencil"), Device(), data.lattice
     pattern, numbers = pattern_of(own, data), data.coarse
     strides = [math.prod(lattice.shape[k + 1 : -1].tolist()) for k in range(len(lattice.shape) - 1)]
@@ -91,14 +91,14 @@ def launched(report: Report, name: str, data: StencilBits, sweeps: int) -> None:
         cuda.synchronize()
         return time.perf_counter() - begun
 
-    sweep(range(4))  # which compiles
+    sweep(range(4))  # compiles
     seconds = sweep(range(4, 4 + sweeps))
     sites = math.prod(lattice.shape.tolist())
     report.add(f"{name}, launches alone", f"{sites * sweeps / seconds:.3g}/s", last="")
 
 
 def larger(data: StencilBits, side: int) -> StencilBits:
-    """The layout of a square with the same coupling and another side."""
+    """Return the layout of a square with the same coupling and another side."""
     lattice = data.lattice._replace(
         shape=np.array([side, side]), rows=side, words=side // (32 * data.lattice.colors)
     )
@@ -106,7 +106,7 @@ def larger(data: StencilBits, side: int) -> StencilBits:
 
 
 def log_z(side: int, beta: float) -> float:
-    """The partition function of a periodic square (Kaufman 1949, doi:10.1103/PhysRev.76.1232)."""
+    """Return log Z of a periodic square (Kaufman 1949, doi:10.1103/PhysRev.76.1232)."""
     k = np.arange(2 * side)
     cosh = math.cosh(2 * beta) / math.tanh(2 * beta) - np.cos(np.pi * k / side)
     gamma = np.arccosh(cosh)
@@ -124,13 +124,13 @@ def log_z(side: int, beta: float) -> float:
 
 
 def exact_energy(side: int, beta: float) -> float:
-    """The mean of -beta * sum s_i s_j per site."""
+    """Return the mean of -beta * sum s_i s_j per site."""
     slope = (log_z(side, beta + STEP) - log_z(side, beta - STEP)) / (2 * STEP)
     return -beta * slope / (side * side)
 
 
 def energy(report: Report, side: int, beta: float, chains: int, sweeps: int, ordered: bool) -> None:
-    """Deviation of the mean of independent chains from the exact mean, in standard errors."""
+    """Compare the mean of independent chains with the exact mean, in standard errors."""
     graph = square(side, beta)
     start: Any = np.ones(side * side, np.uint8) if ordered else "random"
     record = mg.Record("energy", thin=sweeps, chains=chains)

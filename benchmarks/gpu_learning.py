@@ -1,6 +1,6 @@
 """Learning with chains on a GPU: the Potts family of `learning`, 10,000 chains.
 
-adabmDCA beside it, with its Triton kernels: see `learning` for how it is found.
+It is compared with adabmDCA and its Triton kernels; `learning` explains where it is searched for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from benchmarks.learning import NOTE, potts
 from benchmarks.report import Report
 
 CHAINS = 10_000
-PATIENCE = 150  # seconds that adabmDCA has
+PATIENCE = 150  # time limit of adabmDCA in seconds
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def chosen() -> tuple[np.ndarray, np.ndarray, str]:
-    """The image and its labels, or an equally large image of patches and noise."""
+    """Return the image and its labels, or an equally large image of patches and noise."""
     try:
         return *picture(), "image of two labels"
     except (ImportError, FileNotFoundError):
@@ -42,7 +42,7 @@ def chosen() -> tuple[np.ndarray, np.ndarray, str]:
 
 
 def whole(report, graph, sampler, chains: int, bar: float) -> None:
-    """A run as a user writes it; the first one compiles."""
+    """Measure a run as a user writes it; the first one compiles."""
     options = {"chains": chains, "backend": "cuda", "record": "marginals", "progress": False}
     mg.sample(graph, sampler, sweeps=1, seed=0, **options)
     begun = time.perf_counter()

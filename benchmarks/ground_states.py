@@ -2,8 +2,8 @@
 
     python -m benchmarks.ground_states [workers]
 
-The +-1 glasses have putative ground energies (Chowdhury et al. 2025). Each is searched for 6 s,
-then for 60 s if the energy was not reached, with two threads. Gaussian glasses are compared with
+The +-1 glasses have putative ground energies (Chowdhury et al. 2025). Each search takes 6 s, and
+then 60 s if the energy was not reached, with two threads. Gaussian glasses are compared with
 dwave-samplers, if it is installed: in the same processor time, with the best of three numbers of
 sweeps. Up to `workers` searches run at the same time.
 """
@@ -26,11 +26,11 @@ from benchmarks.report import Report
 
 SIDES, LIMITS, THREADS = (8, 10, 12), (6.0, 60.0), 2
 GAUSSIAN, SECONDS = 10, 5.0  # instances of 10^3, and seconds of processor time
-SWEEPS = (1_000, 10_000, 50_000)  # of the annealer beside
+SWEEPS = (1_000, 10_000, 50_000)  # of dwave-samplers' annealer
 
 
 def reach(path: Path) -> tuple[str, float, float]:
-    """The residual energy of one glass, and the seconds of the search that found it."""
+    """Return the residual energy of one glass, and the seconds of the search that found it."""
     data = np.load(path)
     coupling = data["J"].astype(np.float64)
     graph = mg.FactorGraph([2] * int(data["n"]), [mg.Ising(data["i"], data["j"], coupling)])
@@ -46,7 +46,7 @@ def reach(path: Path) -> tuple[str, float, float]:
 
 
 def compare(seed: int) -> tuple[float, float | None]:
-    """Log-potentials per spin of a Gaussian glass: ours, and an annealer's in the same time."""
+    """Return log-potentials per spin of a Gaussian glass: ours, and an annealer's in equal time."""
     graph = glass(10, normal=True, seed=seed)
     mg.maximize(graph, rounds=2, progress=False)
     begun = time.process_time()
@@ -56,7 +56,7 @@ def compare(seed: int) -> tuple[float, float | None]:
 
 
 def _annealed(graph: mg.FactorGraph, seconds: float) -> float | None:
-    """The best that dwave-samplers' annealer finds in some processor time."""
+    """Return the best state that dwave-samplers' annealer finds in some processor time."""
     try:
         from dwave.samplers import SimulatedAnnealingSampler
     except ImportError:

@@ -1,8 +1,8 @@
-"""Missing cells filled in: log loss and calibration beside scikit-learn, and a large table.
+"""Imputation of missing cells: log loss and calibration of scikit-learn and ours; a large table.
 
 A fifth of the cells of samples of known networks, and of a census table, is hidden at random.
-IterativeImputer uses a classifier per column. The probabilities of the cells are those of its last
-round.
+IterativeImputer uses one classifier per column. The probabilities of the cells are those of its
+last round.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LARGE = (1_000_000, 10)
 
 
 def hidden_cells(rows: np.ndarray, seed: int) -> np.ndarray:
-    """The table with missing cells as NaN."""
+    """Return the table with missing cells as NaN."""
     table = rows.astype(float)
     table[np.random.default_rng(seed).random(rows.shape) < HIDDEN] = np.nan
     return table
 
 
 def frequencies(table: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """By column, the distribution of its values, for every row."""
+    """Return by column the distribution of its values, for every row."""
     found = []
     for column, size in zip(table.T, sizes, strict=True):
         counts = np.bincount(column[~np.isnan(column)].astype(int), minlength=size) + 1.0 / size
@@ -40,7 +40,7 @@ def frequencies(table: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def iterative(table: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """IterativeImputer with logistic regression on indicators; probabilities of its last round."""
+    """Run IterativeImputer with logistic regression on indicators; return last probabilities."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer
     from sklearn.linear_model import LogisticRegression
@@ -63,7 +63,7 @@ def iterative(table: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def ours(table: np.ndarray, sizes: np.ndarray, method: str) -> list[np.ndarray]:
-    """The same by `CategoricalImputer`, which gets text: codes are not numbers to be binned."""
+    """Run `CategoricalImputer` on text, because codes are not numbers to be binned."""
     labels = np.full(table.shape, None, dtype=object)
     seen = ~np.isnan(table)
     labels[seen] = [str(int(code)) for code in table[seen]]
@@ -78,13 +78,13 @@ def ours(table: np.ndarray, sizes: np.ndarray, method: str) -> list[np.ndarray]:
 
 
 def exact(graph: mg.FactorGraph, table: np.ndarray) -> list[np.ndarray]:
-    """The posteriors of the network that the rows were drawn from."""
+    """Return the posteriors of the network from which the rows were drawn."""
     answers = mg.infer_many(mg.FactorGraph(graph.sizes, graph.factors), table)
     return np.split(answers.flat, np.cumsum(graph.sizes)[:-1], axis=1)
 
 
 def measures(shares: list[np.ndarray], rows: np.ndarray, table: np.ndarray) -> tuple[float, float]:
-    """Log loss of the hidden cells, and expected calibration error of their most probable value."""
+    """Return log loss of the hidden cells, and calibration error of their most probable value."""
     loss, stated, right = [], [], []
     for column, share in enumerate(shares):
         at = np.flatnonzero(np.isnan(table[:, column]))
@@ -100,10 +100,10 @@ def measures(shares: list[np.ndarray], rows: np.ndarray, table: np.ndarray) -> t
 
 
 def compare(report: Report, name: str, rows: np.ndarray, graph: mg.FactorGraph | None) -> None:
-    """All ways of filling in one table; `graph` is the network that it was drawn from, if known."""
+    """Compare all methods on one table; `graph` is the network of its distribution, if known."""
     table = hidden_cells(rows, 2)
     sizes = rows.max(axis=0) + 1 if graph is None else np.asarray(graph.sizes)
-    measures(ours(table[:500], sizes, "tree"), rows[:500], table[:500])  # compiled
+    measures(ours(table[:500], sizes, "tree"), rows[:500], table[:500])  # compiles
     ways = {
         "column frequencies": lambda: frequencies(table, sizes),
         "IterativeImputer, logistic regression": lambda: iterative(table, sizes),

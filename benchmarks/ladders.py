@@ -18,7 +18,7 @@ CORE = ((8, 31, 64, 100), (10, 40, 64, 50))  # side, temperatures, ladders, swee
 
 
 def glass(side: int, normal: bool = False, seed: int = 1) -> mg.FactorGraph:
-    """A spin glass on a cubic torus, with couplings +-1 or normal ones."""
+    """Return a spin glass on a cubic torus, with couplings +-1 or normal ones."""
     return mg.models.spin_glass(side, couplings="normal" if normal else "signs", seed=seed)
 
 
@@ -39,7 +39,7 @@ NOTE = (
 def add_glasses(
     report: Report, sizes: tuple[tuple[int, ...], ...], most: float | None = None, **options: Any
 ) -> None:
-    """A row per size, kind of coupling and cluster moves; `most` is in ns per update."""
+    """Add a row per size, kind of coupling and cluster moves; `most` is in ns per update."""
     for side, temperatures, chains, sweeps in sizes:
         for normal in (False, True):
             for houdayer in (False, True):
@@ -61,7 +61,7 @@ def add(
     sweeps: int,
     **options: Any,
 ) -> None:
-    """One row: updates per second in the chain and as called, and round trips."""
+    """Add one row: updates per second in the chain and as called, and round trips."""
     levels = tuple(np.linspace(0.0, 1.0, temperatures).tolist())
     sampler = mg.Tempering(levels=levels, houdayer=houdayer)
     for count in (4, sweeps):

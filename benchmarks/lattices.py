@@ -1,4 +1,4 @@
-"""One chain of a lattice: stencils, stored as bits, against stored pairs.
+"""One chain of a lattice: stencils, stored as bits, against explicit pairs.
 
 Run it with `python -m benchmarks lattices`. Times are processor times of one thread.
 """
@@ -22,13 +22,13 @@ CRITICAL = math.log(1.0 + math.sqrt(2.0)) / 2.0
 
 
 def graph_of(shape: tuple[int, ...], offsets: Any, weights: Any, periodic: bool) -> mg.FactorGraph:
-    """Spins on a lattice."""
+    """Return spins on a lattice."""
     stencil = mg.Stencil(shape, offsets, weights, periodic)
     return mg.FactorGraph(np.full(math.prod(shape), 2), [stencil])
 
 
 def models() -> dict[str, mg.FactorGraph]:
-    """Lattices of about a million spins."""
+    """Return lattices of about a million spins."""
     signs = np.random.default_rng(1).choice([-0.9, 0.9], (3, 96, 96, 128))
     return {
         "1,024 x 1,024, periodic": graph_of((1024, 1024), SQUARE, CRITICAL, True),
@@ -38,7 +38,7 @@ def models() -> dict[str, mg.FactorGraph]:
 
 
 def nanoseconds(graph: mg.FactorGraph) -> float:
-    """Processor time per update in the chain, the best of some."""
+    """Return the smallest processor time per update in the chain."""
     options: Any = {"chains": 1, "threads": 1, "record": (), "progress": False, "warmup": 0}
     mg.sample(graph, mg.Gibbs(), sweeps=1, scan="chromatic", seed=1, **options)
     spent = []
@@ -60,7 +60,7 @@ def nanoseconds(graph: mg.FactorGraph) -> float:
 
 
 def until_first_sweep(graph: mg.FactorGraph) -> float:
-    """Processor seconds from the call to the first sweep."""
+    """Return processor seconds from the call to the first sweep."""
     seen: list[float] = []
     advance = LockstepGroup.advance
 

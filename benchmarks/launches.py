@@ -1,8 +1,8 @@
-"""Repeated launches on a GPU: prepared arguments beside Numba's own launches.
+"""Repeated launches on a GPU: prepared arguments compared with Numba's own launches.
 
 Chromatic runs launch one kernel per color and sweep. `running/backends/device/launch.py` prepares
-the arguments of such launches once, with private parts of numba-cuda. This program measures what
-that gains. Run it on a machine with a GPU: `python -m benchmarks.launches`.
+the arguments of such launches once, with private parts of numba-cuda. This program measures the
+gain. Run it on a machine with a GPU: `python -m benchmarks.launches`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPEATS = 5
 
 
 def models() -> dict[str, tuple[mg.FactorGraph, int]]:
-    """Graphs and numbers of chains, from launches that dominate to kernels that do."""
+    """Return graphs and numbers of chains, from dominant launches to dominant kernels."""
     small = mg.models.ising_lattice(side=10, beta=0.4)
     potts = mg.models.potts_lattice(side=10, states=5, beta=0.8)
     large = mg.models.ising_lattice(side=1_000, beta=0.4)
@@ -46,7 +46,7 @@ def plain_launches() -> Iterator[None]:
 
 
 def seconds(graph: mg.FactorGraph, chains: int) -> float:
-    """Median time of one run, without compilation."""
+    """Return the median time of one run, without compilation."""
     times = []
     for repeat in range(REPEATS + 1):
         begun = time.perf_counter()

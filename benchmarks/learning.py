@@ -1,7 +1,7 @@
 """Learning, compared with peers: a Potts family, a Boltzmann machine, a million tied factors.
 
 The peers need PyTorch. LEARNING_PEERS names a Python that has adabmDCA and rbms. If they are only
-in a folder, as on a machine on which nothing can be installed, LEARNING_PEERS_PATH names it.
+in a folder, because nothing can be installed on the machine, LEARNING_PEERS_PATH names the folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minigibbs.learning.placing import model_chains
 
 SITES, STATES, CHAINS, PEARSON = 136, 5, 1000, 0.95
 VISIBLE, HIDDEN, MACHINE_CHAINS, MACHINE_SWEEPS = 784, 100, 500, 10
-ROWS, PATIENCE = 5000, 600  # of data; seconds that a peer has
+ROWS, PATIENCE = 5000, 600  # rows of data; time limit of a peer in seconds
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ NOTE = (
 
 
 def planted(sites: int = SITES, states: int = STATES, seed: int = 1):
-    """A family: contacts of neighbors and of partners, two patterns that all sites share."""
+    """Return a family: contacts of neighbors and of partners, two patterns common to all sites."""
     rng, (i, j) = np.random.default_rng(seed), np.triu_indices(sites, 1)
     contact = (j - i == 1) | (i + j == sites - 1)
     patterns = rng.normal(0, 1, (2, sites, states))
@@ -64,7 +64,7 @@ def planted(sites: int = SITES, states: int = STATES, seed: int = 1):
 
 
 def drawn(graph, chains: int, seed: int, sweeps: int = 300):
-    """States of fresh chains after a number of sweeps."""
+    """Return states of new chains after a number of sweeps."""
     made = model_chains(graph, None, chains, seed, Threads(None))
     made.set_weights(graph.frame.flat(graph.factors))
     made.sweep(sweeps)
@@ -72,7 +72,7 @@ def drawn(graph, chains: int, seed: int, sweeps: int = 300):
 
 
 def connected(states):
-    """The connected pair correlations of some rows."""
+    """Return the connected pair correlations of some rows."""
     rows, sites = states.shape
     ones = np.eye(STATES, dtype=np.float32)[states].reshape(rows, -1)
     share = ones.mean(axis=0)
@@ -82,18 +82,18 @@ def connected(states):
 
 
 def checked(graph, rows) -> float:
-    """The Pearson correlation of what fresh chains of a learned model give."""
+    """Return the Pearson correlation of new chains of a learned model."""
     fresh = drawn(graph, 5000, 7, 100)
     return float(np.corrcoef(connected(fresh), connected(rows))[0, 1])
 
 
 def potts(report: Report, chains: int, backend: str, patience: float = PATIENCE) -> None:
-    """The whole call to the Pearson correlation, ours and adabmDCA's, one after the other."""
+    """Compare whole calls up to the Pearson correlation, ours and then adabmDCA's."""
     graph = planted()
     rows = drawn(graph, ROWS, 1)
     blank = graph.with_parameters({"J": 0.0, "h": 0.0})
     options = {"chains": chains, "errors": False, "seed": 1, "progress": False, "backend": backend}
-    mg.learn(blank, rows[:50], steps=10, **options)  # compiled
+    mg.learn(blank, rows[:50], steps=10, **options)  # compiles
     seconds, fit = middle(lambda: mg.learn(blank, rows, pearson=PEARSON, **options))
     name = f"Potts, {SITES} sites, {STATES} states, {chains:,} chains, to Pearson {PEARSON}"
     shown = (
@@ -136,7 +136,7 @@ def potts(report: Report, chains: int, backend: str, patience: float = PATIENCE)
 
 
 def first_good(graph, rows, theirs):
-    """Its last weights' Pearson correlation anew; when, and whether, it reached the goal so."""
+    """Recompute the Pearson correlation of its last weights; find when it reached the goal."""
     found: dict[int, float] = {}
 
     def anew(k: int) -> float:
@@ -154,7 +154,7 @@ def first_good(graph, rows, theirs):
 
 
 def middle(work):
-    """Median of three times of some work in seconds, and its result."""
+    """Return the median of three times of some work in seconds, and its result."""
     found = []
     for _ in range(3):
         begun = time.perf_counter()
@@ -164,11 +164,11 @@ def middle(work):
 
 
 def sampling_rate(graph, chains: int, backend: str, sweeps: int = 10) -> float:
-    """Updates per second of a learned model's chains, from ten sweeps."""
+    """Return updates per second of a learned model's chains, from ten sweeps."""
     made = model_chains(graph, None, chains, 1, Threads(None), backend)
     made.set_weights(graph.frame.flat(graph.factors))
     made.sweep(sweeps)
-    _ = made.states()  # which waits for a GPU
+    _ = made.states()  # waits for a GPU
     begun = time.perf_counter()
     made.sweep(sweeps)
     if backend == "cuda":
@@ -179,7 +179,7 @@ def sampling_rate(graph, chains: int, backend: str, sweeps: int = 10) -> float:
 
 
 def peer(what: str, patience: float = PATIENCE, **given):
-    """What `learning_peers` measured in the peers' own environment; None where they are not."""
+    """Return what `learning_peers` measured in the peers' environment; None if they are missing."""
     python = os.environ.get("LEARNING_PEERS", sys.executable)
     script = Path(__file__).with_name("learning_peers.py")
     folders = [os.environ.get(name) for name in ("LEARNING_PEERS_PATH", "PYTHONPATH")]
@@ -201,7 +201,7 @@ def peer(what: str, patience: float = PATIENCE, **given):
 
 
 def machine(report: Report, steps: int = 20) -> None:
-    """Gradient steps a second of a restricted Boltzmann machine, PCD-10."""
+    """Measure gradient steps per second of a restricted Boltzmann machine, PCD-10."""
     rng = np.random.default_rng(0)
     images = (rng.random((2000, VISIBLE)) < rng.random(VISIBLE)).astype(int)
     visible, hidden = np.meshgrid(np.arange(VISIBLE), VISIBLE + np.arange(HIDDEN), indexing="ij")
@@ -236,7 +236,7 @@ def machine(report: Report, steps: int = 20) -> None:
 
 
 def million(report: Report, factors: int = 1_000_000) -> None:
-    """A gradient step on a million tied factors, against a sweep of the same chains alone."""
+    """Compare a gradient step on a million tied factors with only a sweep of the same chains."""
     rng = np.random.default_rng(0)
     count = factors // 2
     i, j = rng.integers(0, count, (2, factors))

@@ -1,6 +1,6 @@
 """adabmDCA and rbms on the same data: run by `learning` with a Python that has them.
 
-Arrays come in FOLDER/in.npz and leave in FOLDER/out.npz; numbers are printed as JSON.
+Arrays are read from FOLDER/in.npz and written to FOLDER/out.npz; numbers are printed as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SWEEPS = 10
 def potts(given, folder: Path) -> dict:
     """Train adabmDCA on a full graph, ten epochs at a time, to the Pearson correlation.
 
-    The weights after every ten epochs are returned, with the training time so far.
+    Returns the weights after every ten epochs, with the training time so far.
     """
     import torch
     from adabmDCA.sampling import get_sampler, prepare_training_sampler
@@ -54,7 +54,7 @@ def potts(given, folder: Path) -> dict:
             wait()
         return time.perf_counter() - begun
 
-    # Its own training takes the first one; the faster of the two is taken here.
+    # Its own training uses the first one; this benchmark uses the faster of the two.
     samplers = [prepare_training_sampler("gibbs", device), get_sampler("gibbs")]
     sampling, _, sampler = min((sampling_seconds(one), k, one) for k, one in enumerate(samplers))
 
@@ -73,7 +73,7 @@ def potts(given, folder: Path) -> dict:
             log_weights=weights,
         )
 
-    train(*copied(), None, 2)  # compiled
+    train(*copied(), None, 2)  # compiles
     weights, steps, pearson, seconds, kept = None, 0, 0.0, 0.0, []
     while pearson < target and seconds < float(given["patience"]):
         begun = time.perf_counter()
@@ -103,7 +103,7 @@ def potts(given, folder: Path) -> dict:
 
 
 def machine(given, folder: Path) -> dict:
-    """Gradient steps a second of rbms, PCD-10."""
+    """Measure gradient steps per second of rbms, PCD-10."""
     import torch
     from rbms.bernoulli_bernoulli.classes import BBRBM
     from rbms.training.pcd import fit_batch_pcd

@@ -15,7 +15,7 @@ from benchmarks.timing import Timed
 
 ROUNDS = 5
 BAR = 1.2  # of the default call over the bare chain
-OBSERVED = 1.1  # of a run that observes over one that does not
+OBSERVED = 1.1  # of a run with observables over one without
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def dense(kind: Any, side: int, values: int, beta: float) -> mg.FactorGraph:
-    """The paper's models: every pair of a grid, by a Gaussian of the distance."""
+    """Return the paper's models: every pair of a grid, weighted by a Gaussian of the distance."""
     n = side * side
     i, j = np.triu_indices(n, 1)
     square = (i // side - j // side) ** 2 + (i % side - j % side) ** 2
@@ -40,7 +40,7 @@ def dense(kind: Any, side: int, values: int, beta: float) -> mg.FactorGraph:
 
 
 def models() -> dict[str, tuple[mg.FactorGraph, int]]:
-    """Models by name, and sweeps of a call."""
+    """Return models by name, and sweeps per call."""
     gaussian = mg.Kernel((100, 100), lambda a, b: 0.1 * np.exp(-(a * a + b * b) / 4))
     patterns = np.random.default_rng(0).normal(size=(4000, 5)) / 60
     return {
@@ -54,7 +54,7 @@ def models() -> dict[str, tuple[mg.FactorGraph, int]]:
 
 
 def call(graph: mg.FactorGraph, sweeps: int, **options: Any) -> tuple[float, mg.Run]:
-    """Nanoseconds of processor time per update, of the whole call."""
+    """Return nanoseconds of processor time per update, of the whole call."""
     begun = time.process_time()
     run = mg.sample(graph, sweeps=sweeps, chains=1, threads=1, seed=1, progress=False, **options)
     return (time.process_time() - begun) / (sweeps * len(graph)) * 1e9, run
@@ -86,7 +86,7 @@ def default_call(report: Report, name: str, graph: mg.FactorGraph, sweeps: int) 
 
 
 def lattice(report: Report) -> None:
-    """A magnetization every sweep on a million spins."""
+    """Measure a magnetization every sweep on a million spins."""
     graph, sweeps = mg.models.ising_lattice(side=1000, beta=0.44), 100
     record = mg.Record("marginals", thin=1)
     best: dict[str, float] = {}
@@ -106,7 +106,7 @@ def lattice(report: Report) -> None:
 
 
 def memory(report: Report) -> None:
-    """Peak memory with space for all records of a long run; all of it is touched."""
+    """Measure peak memory with space for all records of a long run; all of it is touched."""
     script = """
 import numpy as np, minigibbs as mg
 from minigibbs.running.api import _place

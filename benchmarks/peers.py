@@ -11,7 +11,7 @@ from benchmarks.report import best_of
 
 
 def dwave(graph: mg.FactorGraph, zeros: bool = False, repeats: int = 3) -> float | None:
-    """Nanoseconds per update of dwave-samplers' Gibbs at constant temperature."""
+    """Return nanoseconds per update of dwave-samplers' Gibbs at constant temperature."""
     try:
         import dimod
         from dwave.samplers import SimulatedAnnealingSampler
@@ -40,7 +40,7 @@ def dwave(graph: mg.FactorGraph, zeros: bool = False, repeats: int = 3) -> float
 
 
 def openjij(graph: mg.FactorGraph, repeats: int = 3) -> float | None:
-    """Nanoseconds per update of OpenJij's dense single spin flips at constant temperature."""
+    """Return nanoseconds per update of OpenJij's dense spin flips at constant temperature."""
     try:
         import openjij as oj
     except ImportError:
@@ -59,7 +59,7 @@ def openjij(graph: mg.FactorGraph, repeats: int = 3) -> float | None:
 
 
 def numbskull(graph: mg.FactorGraph, repeats: int = 15) -> float | None:
-    """Nanoseconds per update of numbskull's Gibbs, which visits the variables in turn."""
+    """Return nanoseconds per update of numbskull's systematic-scan Gibbs."""
     try:
         import numbskull
     except ImportError:
@@ -74,10 +74,11 @@ def numbskull(graph: mg.FactorGraph, repeats: int = 15) -> float | None:
 
 
 def numbskull_arrays(graph: mg.FactorGraph) -> tuple:
-    """A Potts model as numbskull loads it: a factor for each pair whose weight is not 0.
+    """Build a Potts model as numbskull loads it: one factor for each pair with nonzero weight.
 
-    Its EQUAL is 1 where a pair agrees and -1 where not, hence half the weight. Other functions of
-    pairs take the same time; its categorical variables, with a factor per value, almost twice that.
+    Its EQUAL is 1 if a pair agrees and -1 otherwise, hence half the weight. Other functions of
+    pairs take the same time; its categorical variables, with one factor per value, almost twice
+    that.
     """
     from numbskull import numbskulltypes as types
     from numbskull.inference import FACTORS
@@ -102,7 +103,7 @@ def numbskull_arrays(graph: mg.FactorGraph) -> tuple:
 
 
 def _slope(run, variables: int, repeats: int) -> float:
-    """Time per update of the extra sweeps of a longer run: set-up cancels out."""
+    """Return the time per update of the extra sweeps of a longer run: set-up cancels out."""
     extra = int(2e6 / variables)
     best = {}
     for _ in range(repeats):
@@ -113,15 +114,15 @@ def _slope(run, variables: int, repeats: int) -> float:
     return (best[10 + extra] - best[10]) / (extra * variables) * 1e9
 
 
-HAMON_ROUNDS = 2000  # of exchanges between two checks of the clock
+HAMON_ROUNDS = 2000  # rounds of exchanges between two checks of the clock
 
 
 def hamon(graph: mg.FactorGraph, seconds: float) -> np.ndarray | None:
-    """Probabilities of the second value by hamon's non-reversible parallel tempering.
+    """Return probabilities of the second value by hamon's non-reversible parallel tempering.
 
-    Its own search for the number of levels and its own tuning, then rounds until the time is up,
-    compiling included; the second half of the rounds counts. It states spins with pairs and
-    fields: None for other models, and where it is not installed.
+    It runs its own search for the number of levels and its own tuning, then rounds until the time
+    is up, compilation included; the second half of the rounds counts. It supports spins with pairs
+    and fields: None for other models, and if it is not installed.
     """
     from minigibbs.graph.simple import simplified
     from minigibbs.samplers.tempering.spins import fits

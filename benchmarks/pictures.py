@@ -1,6 +1,6 @@
 """Pictures of the tables in results/: one message each, with its unit.
 
-`python -m benchmarks.pictures` draws them anew from the stored tables.
+`python -m benchmarks.pictures` redraws them from the stored tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Table:
         return cls(rows)
 
     def number(self, group: str, what: str, pattern: str = r"(-?[\d.,e+]+)") -> float:
-        """The first number that `pattern` finds in the measurements."""
+        """Return the first number that `pattern` finds in the measurements."""
         for one, other, measured in self.rows:
             if one.startswith(group) and other.startswith(what):
                 return float(re.search(pattern, measured)[1].replace(",", ""))
@@ -140,7 +140,7 @@ CHARTS: dict[str, tuple[Callable[[Table], list[Bar]], str, str]] = {
 
 
 def draw(path: Path) -> None:
-    """Draw a table beside it, if it has a picture."""
+    """Draw the picture of a table next to it, if it has one."""
     if path.stem not in CHARTS:
         return
     bars_of, title, unit = CHARTS[path.stem]

@@ -1,9 +1,9 @@
-"""Population annealing beside parallel tempering: log Z of spin glasses whose exact value is known.
+"""Population annealing against parallel tempering: log Z of spin glasses with a known exact value.
 
     python -m benchmarks.populations
 
-Both are given about the same number of updates per glass, on one thread. A row has the error of log
-Z, in predicted standard errors too, and the processor time.
+Both get about the same number of updates per glass, on one thread. A row has the error of log Z,
+also in predicted standard errors, and the processor time.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 import minigibbs as mg
 from benchmarks.report import Report
 
-GLASSES = 4  # of each size
+GLASSES = 4  # per size
 SQUARE, CUBE = (12, 2), (4, 3)  # sides and dimensions
 POPULATION, POPULATIONS, CHAINS = 2_000, 4, 4
 
 
 def measure(side: int, dimensions: int, seed: int) -> dict[str, tuple[float, float, float]]:
-    """By method: the error of log Z, the same in standard errors, and processor seconds."""
+    """Return by method the error of log Z, the same in standard errors, and processor seconds."""
     graph = mg.models.spin_glass(side, dimensions=dimensions, couplings="signs", seed=seed)
     exact = mg.infer(graph, "600s", progress=False)
     assert exact.exact, "log Z must be known"

@@ -1,7 +1,7 @@
-"""Repair of tables with errors, with and without labels, Raha and Baran beside us.
+"""Repair of tables with errors, with and without labels, compared with Raha and Baran.
 
-REPAIR_PEERS names a Python that has raha 1.26, which needs pandas 2. Where there is none, its lines
-are left out, and every 50th row is labeled instead of the rows that Raha chooses.
+REPAIR_PEERS names a Python that has raha 1.26, which needs pandas 2. Without it, the peers' lines
+are omitted, and every 50th row is labeled instead of the rows that Raha chooses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEED = 0
 
 
 def peers(folder: Path) -> dict | None:
-    """What `repair_peers` measured; None where raha is not installed."""
+    """Return what `repair_peers` measured; None if raha is not installed."""
     python = os.environ.get("REPAIR_PEERS", sys.executable)
     script = Path(__file__).with_name("repair_peers.py")
     paths = {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
@@ -68,7 +68,7 @@ def main() -> None:
         peer = peers(folder)
         rows = peer["labeled"] if peer else list(range(0, 50 * LABELS, 50))
         labels = {row: clean.iloc[row].to_dict() for row in rows}
-        ours(dirty[:200], clean[:200], None)  # compiled
+        ours(dirty[:200], clean[:200], None)  # compiles
         without, seconds = ours(dirty, clean, None)
         report.add(f"{name}, no labels", f"{line(without.scores(clean))}, {seconds:.0f} s")
         given, seconds = ours(dirty, clean, labels)

@@ -1,7 +1,7 @@
 """Raha and Baran on one table: run by `repair` with a Python that has raha 1.26.
 
 The arguments are a folder with dirty.csv and clean.csv, the number of labeled rows, and a seed. The
-rows that Raha chooses to have labeled are given to Baran as well. The result is printed as JSON.
+rows that Raha requests labels for are given to Baran as well. The result is printed as JSON.
 """
 
 from __future__ import annotations

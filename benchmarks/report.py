@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass
 class Report:
-    """One table: a line per measurement.
+    """One table: one line per measurement.
 
     Thresholds against regressions are checked when a row is added. They are not part of the table,
     which is for readers. `write` ends with the thresholds that were missed.
@@ -28,7 +28,7 @@ class Report:
 
     name: str
     title: str
-    column: str = ""  # an extra one, the last
+    column: str = ""  # an additional column, the last
     rows: list[tuple[str, ...]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Report:
 
 
 def setting(card: bool = False) -> str:
-    """Date, machine, with its graphics card if that was measured, and versions, in a sentence."""
+    """Format date, machine, graphics card if it was measured, and versions as a sentence."""
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy")
     )
@@ -72,7 +72,7 @@ def setting(card: bool = False) -> str:
 
 
 def best_of(repeats: int, work: Callable[[], object]) -> float:
-    """The least of several timings: noise only ever adds."""
+    """Return the minimum of several timings, because noise only increases them."""
     times = []
     for _ in range(repeats):
         begun = time.perf_counter()

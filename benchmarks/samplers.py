@@ -41,7 +41,7 @@ def papers_models(report: Report) -> None:
 
 
 def as_tables(graph: mg.FactorGraph) -> mg.FactorGraph:
-    """The same model with every pair written as a weighted table that all share."""
+    """Return the same model with every pair as a weighted table that all pairs share."""
     (group,) = graph.factors
     states = int(graph.sizes[0])
     kept = group.weight > 0
@@ -51,7 +51,7 @@ def as_tables(graph: mg.FactorGraph) -> mg.FactorGraph:
 
 
 def tables(report: Report) -> None:
-    """With table factors plain Gibbs pays D per factor; MGPMH only for those it draws."""
+    """Measure table factors: plain Gibbs pays D per factor, MGPMH only for those it draws."""
     for side in (20, 40):
         graph = as_tables(mg.models.potts_rbf(side=side))
         batch = graph.stats.local_energy**2
@@ -64,7 +64,7 @@ def tables(report: Report) -> None:
 
 
 def star(report: Report) -> None:
-    """A hub with 1e6 factors against one with 1e4, of the same total energy."""
+    """Compare a hub with 1e6 factors with one with 1e4, of the same total energy."""
     samplers = {
         "MIN-Gibbs": mg.MinGibbs(batch=200),
         "DoubleMIN": mg.DoubleMinGibbs(batch=20, second_batch=200),

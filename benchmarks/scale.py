@@ -21,7 +21,7 @@ from minigibbs.running.executors import remote, worker
 from minigibbs.running.executors.worker import Outline, Parcel, absorb, work
 from minigibbs.running.request import Options
 
-NETWORK = 125e6  # bytes per second: a gigabit
+NETWORK = 125e6  # bytes per second: a gigabit per second
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def checkpoints(report: Report, name: str, graph: mg.FactorGraph) -> None:
-    """The time of a write, which is all that a checkpoint adds, against the default interval."""
+    """Compare the time of a write, which is a checkpoint's only cost, with the default interval."""
     from minigibbs.running.checkpoint import saver
 
     writes: list[float] = []
@@ -75,7 +75,7 @@ def checkpoints(report: Report, name: str, graph: mg.FactorGraph) -> None:
 
 
 def travel(report: Report, name: str, graph: mg.FactorGraph) -> dict[str, float]:
-    """Bytes that a segment sends in both directions, and the cost of receiving its result."""
+    """Measure the bytes that a segment sends in both directions, and the cost of its result."""
     sampler = mg.PoissonGibbs()
     record = mg.Record("marginals", "energy", thin=10**6)
     plan = Options(sampler=sampler, chains=1, seed=1, record=record).plan(graph, 10**9, 1)
@@ -119,7 +119,7 @@ def travel(report: Report, name: str, graph: mg.FactorGraph) -> dict[str, float]
 
 
 def dask(report: Report) -> float:
-    """Seconds that a segment costs the scheduler and the client of a real Dask cluster."""
+    """Measure the seconds that a segment costs scheduler and client of a real Dask cluster."""
     from distributed import Client, LocalCluster
 
     graph = mg.models.ising_lattice(8, 0.3)
@@ -146,7 +146,7 @@ def dask(report: Report) -> float:
 
 
 def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str]:
-    """Tables of predictions for many machines, by simulating their segments through one process."""
+    """Predict the costs of many machines, by simulating their segments through one process."""
     lines = [
         "## 1,000 machines",
         "",
@@ -173,7 +173,7 @@ def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str
 
 
 def play(chains: int, seconds: float, handling: float, rounds: int = 20) -> tuple[float, float]:
-    """Event by event: (busy share of the central process, useful share of the machines' time)."""
+    """Simulate events; return the central process's busy share and the machines' useful share."""
     rng = np.random.default_rng(0)
     events = [(seconds * rng.random(), chain) for chain in range(chains)]  # already spread out
     heapq.heapify(events)

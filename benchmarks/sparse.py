@@ -15,7 +15,7 @@ from minigibbs.running.request import DEFAULT_RECORD
 
 BETA = 0.3
 ROUNDS = 5
-SECONDS = 0.3  # of a turn, about
+SECONDS = 0.3  # approximate time of a turn
 
 # Makes a number of sweeps; returns the number of updates, and their time if it is known.
 Rival = Callable[[int], int | tuple[int, float]]
@@ -42,7 +42,7 @@ def lattice(side: int) -> mg.FactorGraph:
 
 
 def glass(side: int) -> mg.FactorGraph:
-    """A spin glass in three dimensions, with Gaussian couplings."""
+    """Return a spin glass in three dimensions, with Gaussian couplings."""
     site = np.arange(side**3).reshape(side, side, side)
     pairs = [(site.ravel(), np.roll(site, 1, axis).ravel()) for axis in range(3)]
     i, j = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
@@ -51,7 +51,7 @@ def glass(side: int) -> mg.FactorGraph:
 
 
 def random_graph(n: int) -> mg.FactorGraph:
-    """Of mean degree 16."""
+    """Return a random graph of mean degree 16."""
     rng = np.random.default_rng(0)
     i = rng.integers(0, n, 8 * n)
     j = (i + rng.integers(1, n, 8 * n)) % n
@@ -59,7 +59,7 @@ def random_graph(n: int) -> mg.FactorGraph:
 
 
 def learned(sites: int = 136, values: int = 5) -> mg.FactorGraph:
-    """A fully connected model with a table for each pair, as learned ones are."""
+    """Return a fully connected model with one table per pair, like learned models."""
     rng = np.random.default_rng(0)
     scope = np.stack(np.triu_indices(sites, 1), axis=1)
     tables = rng.normal(0, 0.02, (len(scope), values, values))
@@ -74,7 +74,7 @@ def ours(
     scan: str | None = "chromatic",
     record: Any = "marginals",
 ) -> Rival:
-    """Whole calls of `mg.sample`."""
+    """Measure whole calls of `mg.sample`."""
 
     def run(sweeps: int) -> int:
         made = mg.sample(
@@ -161,9 +161,9 @@ def dwave(graph: mg.FactorGraph) -> Rival | None:
 
 
 def thrml(graph: mg.FactorGraph, together: int = 16, chains: int = 0) -> Rival | None:
-    """Gibbs by two colors in JAX, `together` sweeps per call, since each number compiles anew.
+    """Run two-color Gibbs in JAX, `together` sweeps per call, since each number compiles again.
 
-    One chain on the CPU, or many on the device that JAX finds.
+    One chain runs on the CPU, or many on the device that JAX finds.
     """
     if not _library("thrml"):
         return None
@@ -216,7 +216,7 @@ def _library(name: str) -> Any:
 
 
 def race(rivals: dict[str, Rival | None]) -> dict[str, float]:
-    """Best nanoseconds per update of each that is there; the cost of a call is taken off."""
+    """Return the best nanoseconds per update of each rival, without the cost of a call."""
     there = {name: rival for name, rival in rivals.items() if rival is not None}
     sweeps = {name: _enough(rival) for name, rival in there.items()}
     best = dict.fromkeys(there, np.inf)
@@ -237,7 +237,7 @@ def _seconds(rival: Rival, sweeps: int) -> tuple[float, int]:
 
 
 def _enough(rival: Rival) -> int:
-    """Sweeps that take long enough, after a first call that may compile."""
+    """Return a number of sweeps that takes long enough, after a first call that may compile."""
     rival(1)
     sweeps = 2
     while _seconds(rival, sweeps)[0] - _seconds(rival, 1)[0] < SECONDS:
@@ -246,7 +246,7 @@ def _enough(rival: Rival) -> int:
 
 
 def one_chain(report: Report) -> None:
-    """One chain on one core."""
+    """Measure one chain on one core."""
     for side in (300, 1000):
         graph = lattice(side)
         best = race(
@@ -257,7 +257,7 @@ def one_chain(report: Report) -> None:
                 "mcising": mcising(side),
                 "peapods": peapods(side),
                 "dwave-samplers": dwave(graph),
-                "thrml": thrml(graph) if side == 300 else None,  # whose nodes are Python objects
+                "thrml": thrml(graph) if side == 300 else None,  # its nodes are Python objects
             }
         )
         _rows(report, f"one chain, lattice {side} x {side}", best, {"ferrotherm": 2.0})
@@ -273,7 +273,7 @@ def one_chain(report: Report) -> None:
 def _rows(
     report: Report, name: str, best: dict[str, float], ahead: dict[str, float] | None = None
 ) -> None:
-    """Ours first, then each rival with how many times longer it takes."""
+    """Add our row first, then each rival with its time relative to ours."""
     report.add(f"{name}: an update", f"{best['ours']:.2f} ns")
     for rival, taken in best.items():
         if rival != "ours":
@@ -286,7 +286,7 @@ def _rows(
 
 
 def many_chains(report: Report) -> None:
-    """Vectorized chains, a chain-update."""
+    """Measure vectorized chains, per chain-update."""
     cases = (
         ("64 chains on a core, lattice 300 x 300", lattice(300), 64, 1, 1.2),
         ("64 chains on a core, degree 16, 1e5 variables", random_graph(10**5), 64, 1, 2.0),
@@ -299,7 +299,7 @@ def many_chains(report: Report) -> None:
 
 
 def threads(report: Report) -> None:
-    """One chain of 1e7 variables."""
+    """Measure one chain of 1e7 variables."""
     graph, best = lattice(3162), {1: np.inf, 2: np.inf}
     options = {"scan": "chromatic", "chains": 1, "seed": 1, "record": (), "progress": False}
     for _ in range(3):  # the chain's own time: a call of 1e7 variables is mostly preparation
@@ -312,7 +312,7 @@ def threads(report: Report) -> None:
 
 
 def recording(report: Report) -> None:
-    """Cost of recording marginals and energies, the default, on top of a chain."""
+    """Measure the cost of recording marginals and energies, the default, in addition to a chain."""
     models = {
         "Potts lattice 1,000 x 1,000 of 10 values": mg.models.potts_lattice(1000, 10, 0.5),
         "Ising lattice 1,000 x 1,000": lattice(1000),

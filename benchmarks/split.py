@@ -1,4 +1,4 @@
-"""The split that Poisson-Gibbs chooses by itself against a grid search, per effective sample."""
+"""The split that Poisson-Gibbs chooses against a grid search, per effective sample."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def models() -> dict[str, mg.FactorGraph]:
 
 
 def per_sample(graph: mg.FactorGraph, sampler: mg.Sampler, timed: Timed) -> float:
-    """Nanoseconds per effective sample of a variable's value, averaged over 40 variables."""
+    """Return nanoseconds per effective sample of a variable's value, averaged over 40 variables."""
     run = mg.sample(
         graph,
         sampler,

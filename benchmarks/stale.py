@@ -1,7 +1,8 @@
 """Tables of results that are older than the code they measure: `python -m benchmarks.stale`.
 
-A table ends with a fingerprint of the code that it measures, without docstrings and comments. It
-is stale if the code has another one now. `make stale` lists such tables and is part of a release.
+A table ends with a fingerprint of the code that it measures, without docstrings and comments. It is
+stale if the present code has a different fingerprint. `make stale` lists such tables and is part of
+a release.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
 
 
 def fingerprint(table: str) -> str:
-    """A checksum of the code that a table measures, without docstrings and comments."""
+    """Compute a checksum of the code that a table measures, without docstrings and comments."""
     digest = hashlib.sha256()
     for package in MEASURED.get(table, SAMPLING):
         path = ROOT / "src" / "minigibbs" / package
@@ -47,7 +48,7 @@ def fingerprint(table: str) -> str:
 
 
 def stale() -> list[str]:
-    """The names of all tables that are older than their code."""
+    """Return the names of all tables that are older than their code."""
     found = []
     for table in sorted((ROOT / "benchmarks" / "results").glob("*.md")):
         last = table.read_text(encoding="utf-8").rstrip().splitlines()[-1]
@@ -57,7 +58,7 @@ def stale() -> list[str]:
 
 
 def stamp(table: str) -> str:
-    """The last line of a table."""
+    """Return the last line of a table."""
     return f"Code: {fingerprint(table)}."
 
 

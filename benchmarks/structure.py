@@ -1,6 +1,6 @@
 """Structure from tables: networks, pairwise graphs and large tables, with peers in the same run.
 
-STRUCTURE_WORKERS=12 measures 12 tables at a time, each on one thread; set OMP_NUM_THREADS=1 then.
+STRUCTURE_WORKERS=12 measures 12 tables at a time, each on one thread; also set OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def mapped(work: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-    """The result of each task, several at a time where there are workers."""
+    """Yield the result of each task, several at a time with workers."""
     if WORKERS == 1:
         yield from map(work, tasks)
     else:
@@ -75,11 +75,11 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def network(name: str) -> tuple[list[Any], np.ndarray]:
-    """The conditional tables of a network, and its edges [parent, child]."""
+    """Return the conditional tables of a network, and its edges [parent, child]."""
     import pgmpy.utils
 
     stored = DATA / "bnlearn_zeros" / f"{name}.bif.gz"
-    if not stored.exists():  # pgmpy brings some networks with it
+    if not stored.exists():  # pgmpy includes some networks
         stored = Path(pgmpy.utils.__file__).parent / "example_models" / f"{name}.bif.gz"
     tables = conditionals(mg.read(stored), name)
     edge = np.zeros((len(tables),) * 2, dtype=bool)
@@ -89,7 +89,7 @@ def network(name: str) -> tuple[list[Any], np.ndarray]:
 
 
 def draw(tables: list[Any], rows: int, seed: int) -> np.ndarray:
-    """[row, column] drawn from a network, parents first."""
+    """Draw rows [row, column] from a network, parents first."""
     rng, done, left = np.random.default_rng(seed), {}, list(tables)
     while left:
         one = next(c for c in left if all(p in done for p in c.parents))
@@ -140,7 +140,7 @@ def pyagrum_edges(frame: Any, search: str, bic: bool) -> list[tuple[int, int]]:
 
 
 def compared(task: tuple[str, int]) -> dict[str, tuple[int, float]]:
-    """Distance and seconds of all ways on one table."""
+    """Return distance and seconds of all methods on one table."""
     import pandas as pd
 
     name, seed = task
@@ -161,8 +161,8 @@ def compared(task: tuple[str, int]) -> dict[str, tuple[int, float]]:
 
 
 def networks(report: Report) -> None:
-    """Bayesian networks from 5,000 rows: distance and seconds."""
-    ours(np.random.default_rng(0).integers(0, 3, (100, 4)))  # compiled, if it was not
+    """Measure Bayesian networks from 5,000 rows: distance and seconds."""
+    ours(np.random.default_rng(0).integers(0, 3, (100, 4)))  # compiles, if necessary
     results = mapped(compared, list(product(NETWORKS, SEEDS)))
     for name in NETWORKS:
         distance: dict[str, list[int]] = {}
@@ -188,7 +188,7 @@ def networks(report: Report) -> None:
 
 
 def spins(columns: int, rows: int, coupling: float, seed: int) -> tuple[np.ndarray, set[Any]]:
-    """Spins of a random sparse Ising model of mean degree 3, and its edges."""
+    """Return spins of a random sparse Ising model of mean degree 3, and its edges."""
     rng = np.random.default_rng(seed)
     i, j = np.triu_indices(columns, 1)
     chosen = rng.choice(len(i), columns * 3 // 2, replace=False)
@@ -205,7 +205,7 @@ def f1(found: set[Any], truth: set[Any]) -> float:
 
 
 def regression(task: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, float]:
-    """Neighbors of one column along the path, the path's choice by extended BIC, and seconds."""
+    """Return neighbors of one column along the path, the choice by extended BIC, and seconds."""
     from sklearn.linear_model import LogisticRegression
 
     rows, k = task
@@ -230,7 +230,7 @@ def regression(task: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, fl
 
 
 def nodewise(rows: np.ndarray, truth: set[Any]) -> tuple[float, float, float]:
-    """F1 of scikit-learn's nodewise regressions, by extended BIC and by the best penalty; time."""
+    """Return F1 of nodewise regressions in scikit-learn by extended BIC and best penalty; time."""
     found = list(mapped(regression, [(rows, k) for k in range(rows.shape[1])]))
     path = np.stack([each[0] for each in found], axis=1)
     chosen = np.stack([each[1] for each in found])
@@ -240,9 +240,9 @@ def nodewise(rows: np.ndarray, truth: set[Any]) -> tuple[float, float, float]:
 
 
 def planted(report: Report) -> None:
-    """Planted pairwise graphs: F1 of the edges, and seconds."""
+    """Measure planted pairwise graphs: F1 of the edges, and seconds."""
     small, _ = spins(20, 200, 0.3, 0)
-    ours(small, "pairwise")  # compiled, if it was not
+    ours(small, "pairwise")  # compiles, if necessary
     for columns, rows, coupling in PLANTED:
         table, truth = spins(columns, rows, coupling, columns)
         edges, spent = timed(lambda table=table: ours(table, "pairwise", gamma=GAMMA))
@@ -257,7 +257,7 @@ def planted(report: Report) -> None:
 
 
 def large(report: Report) -> None:
-    """A hundred columns and a million rows."""
+    """Measure a hundred columns and a million rows."""
     rng = np.random.default_rng(0)
     parents = [rng.choice(k, min(k, 2), replace=False) for k in range(100)]
     rows = np.empty((1_000_000, 100), dtype=np.int8)

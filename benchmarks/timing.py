@@ -1,4 +1,4 @@
-"""Time per update of a sampler on a graph: one chain, one thread, nothing recorded."""
+"""Time per update of a sampler on a graph: one chain, one thread, no records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import minigibbs as mg
 
 
 class Timed:
-    """A sampler ready to be timed again and again, so that rivals can take turns."""
+    """A sampler that is ready to be timed repeatedly, so that rivals can alternate."""
 
     def __init__(self, graph, sampler, start=None, warm=20_000, seconds=0.2):
         from minigibbs.running.api import one_chain
@@ -27,7 +27,7 @@ class Timed:
         self.updates = max(16, int(seconds / per_update))
 
     def turn(self) -> float:
-        """Time one stretch; stores and returns seconds per update."""
+        """Time one stretch; store and return seconds per update."""
         per_update = self._time(self.updates)
         self.best = min(self.best, per_update)
         return per_update
@@ -39,7 +39,7 @@ class Timed:
 
 
 def race(rivals: dict[str, Timed], rounds: int = 7) -> dict[str, float]:
-    """Best nanoseconds per update of each rival; they take turns, so noise hits all alike."""
+    """Return the best nanoseconds per update of each rival; alternation spreads noise evenly."""
     for _ in range(rounds):
         for rival in rivals.values():
             rival.turn()

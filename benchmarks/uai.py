@@ -1,4 +1,4 @@
-"""Competition models with known marginals: the error, the error that the run promises, warnings."""
+"""Competition models with known marginals: the error, the run's standard error, warnings."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from minigibbs.formats import uai
 from minigibbs.results import tables
 from minigibbs.results.marginals import Marginals
 
-SECONDS = 8.0  # of sampling, for each model
+SECONDS = 8.0  # of sampling, per model
 STUCK = ("grid4x4", "chimera128", "DBN_", "Grids_")  # plain Gibbs does not mix on them
-COVERED = 0.9  # of a model's values in their 95% intervals: errors of one run go together
+COVERED = 0.9  # of a model's values in their 95% intervals: errors of one run are correlated
 
 
 @dataclass(frozen=True)
 class Outcome:
-    error: float  # the largest of a marginal
-    covered: float  # the share of values whose 95% interval holds the truth
+    error: float  # the largest error of a marginal
+    covered: float  # the share of values whose 95% interval contains the truth
     promised: float  # the largest standard error, as in the summary
     rhat: float
     warned: bool
@@ -34,7 +34,7 @@ def main() -> None:
         graph, truth = _uai(str(path.relative_to(DATA))), reference(path)
         name = path.name.removesuffix(".gz").removesuffix(".uai")
         measure(report, name, graph, mg.PoissonGibbs(), truth)
-        if "plain Gibbs" not in mg.PoissonGibbs().reason(graph):  # then the default draws factors
+        if "plain Gibbs" not in mg.PoissonGibbs().reason(graph):  # the default draws factors
             measure(report, f"{name}, plain Gibbs", graph, mg.Gibbs(), truth)
     if report.rows:
         report.notes.append(
@@ -70,7 +70,7 @@ def measure(
 
 
 def models() -> list[Path]:
-    """Every model file with marginals beside it."""
+    """Return every model file with marginals next to it."""
     known = sorted(DATA.glob("*/*.uai.MAR"), key=lambda path: path.name.lower())
     plain = [path.with_suffix("") for path in known]
     return [path if path.exists() else path.with_name(path.name + ".gz") for path in plain]
@@ -81,14 +81,14 @@ def reference(path: Path) -> list[np.ndarray]:
 
 
 def affordable(graph: mg.FactorGraph, sampler: mg.Sampler) -> int:
-    """Sweeps of four chains that take about `SECONDS`, at least 1,000, at most 100,000."""
+    """Return sweeps of four chains that take about `SECONDS`, at least 1,000, at most 100,000."""
     speed = mg.sample(graph, sampler, sweeps=50, seed=0, progress=False).info.updates_per_second
     sweeps = SECONDS * speed / 4 / max(graph.stats.variables, 1)
     return int(np.clip(sweeps, 1_000, 100_000))
 
 
 def outcome(run: mg.Run, graph: mg.FactorGraph, truth: list[np.ndarray]) -> Outcome:
-    """How far the marginals are off, in numbers and in standard errors; pruned states count 0."""
+    """Return the errors of the marginals, also in standard errors; pruned states count 0."""
     known = Marginals.of(run)
     rows = uai._full_rows(tables.rows(run), graph.domains)
     error = np.concatenate([np.abs(a - b) for a, b in zip(rows, truth, strict=True)])

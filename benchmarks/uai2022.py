@@ -1,4 +1,4 @@
-"""Models of the UAI-2022 competition: `mg.infer` beside the scores of the competition's solvers.
+"""Models of the UAI-2022 competition: `mg.infer` compared with the competition's solvers.
 
 Scores are from the final scoreboard at 20 s; 100 is best.
 """
@@ -20,12 +20,12 @@ from benchmarks.exact import load
 from benchmarks.report import Report
 from minigibbs.formats import uai
 
-SECONDS = float(os.environ.get("MINIGIBBS_SECONDS", "60"))  # more where the machine is loaded
+SECONDS = float(os.environ.get("MINIGIBBS_SECONDS", "60"))  # more on a loaded machine
 SAMPLED = {"rus": 60.0}  # seconds of families that are too wide for exact answers
 MEMORY = "12G"
 CLOSE = 0.05  # of log10 Z
 CLOSE_MARGINALS = 0.02
-LAST_DIGIT = {"BN": 0.05, "protein": 0.05}  # half of the last digit that is published
+LAST_DIGIT = {"BN": 0.05, "protein": 0.05}  # half of the last published digit
 SOLVERS = {
     "MAR": {"lbp": "lbp-mar", "uai14": "uai14-mar", "ibia": "ibia-mar"},
     "PR": {
@@ -41,7 +41,7 @@ def main() -> None:
     report = Report(
         "uai2022", f"Models of UAI-2022, {SECONDS:g} s each", column="competition at 20 s"
     )
-    mg.infer(mg.models.ising_lattice(12, 0.5, periodic=False), progress=False)  # compiled
+    mg.infer(mg.models.ising_lattice(12, 0.5, periodic=False), progress=False)  # compiles
     mg.infer(load("uai2014/Grids_11"), progress=False)
     mg.infer(mg.models.ising_lattice(6, 0.5), 2, exact=False, progress=False)
     for entry in json.loads((DATA / "uai2022" / "index.json").read_text()):
@@ -86,7 +86,7 @@ def measure(report: Report, entry: dict) -> None:
             report.add("  bounds of log10 Z", f"{low:.1f} to {high:.1f}", published, within)
     truth = DATA / "uai2022" / f"{name}.uai.MAR"
     if truth.exists():
-        with tempfile.TemporaryDirectory() as folder:  # the file has the values that are pruned
+        with tempfile.TemporaryDirectory() as folder:  # the file has the pruned values
             path = Path(folder) / "answer.MAR"
             uai.write_marginals(answer, path)
             found = uai.read_marginals(path)

@@ -1,8 +1,8 @@
 """A Bayesian network with hard constraints: the chest clinic.
 
 Lauritzen and Spiegelhalter's network (1988) has a node that is "tuberculosis or cancer" by
-definition, so that many states have probability 0. Single-site updates may not lead from every
-possible state to every other, and the summary of a run says so. `mg.infer` answers exactly.
+definition, so many states have probability 0. Single-site updates may not connect all possible
+states, and the summary of a run warns about this. `mg.infer` gives exact answers.
 """
 
 import matplotlib.pyplot as plt
@@ -10,12 +10,12 @@ import numpy as np
 
 import minigibbs as mg
 
-# %% The network: a table for each node given its parents, with "no" before "yes"
+# %% The network: one table per node given its parents, with "no" before "yes"
 names = ["asia", "tuberculosis", "smoker", "cancer", "bronchitis", "either", "x-ray", "dyspnoea"]
 
 
 def table(child, parents, yes):
-    """P(child | parents), from the probabilities of "yes"."""
+    """Return P(child | parents), from the probabilities of "yes"."""
     yes = np.asarray(yes, float)
     return mg.Table.from_probabilities([[*parents, child]], [np.stack([1 - yes, yes], axis=-1)])
 
@@ -32,7 +32,7 @@ factors = [
 ]
 network = mg.FactorGraph([2] * 8, factors, names=names, labels=["no", "yes"])
 
-# %% What is known, step by step
+# %% The evidence, step by step
 cases = {
     "nothing is known": {},
     "short of breath": {"dyspnoea": "yes"},

@@ -1,9 +1,10 @@
 """The critical point of the Ising model, found by finite-size scaling.
 
-Near its critical temperature a lattice orders in clusters of all sizes, which single updates move
-slowly and `mg.SwendsenWang()` at once. Binder's ratio U = 1 - <m^4> / (3 <m^2>^2) goes to 2/3 where
-the lattice is ordered and to 0 where it is not; at the critical point alone it does not depend on
-the size, so the curves cross there. Onsager's answer is log(1 + sqrt(2)) / 2 = 0.4407.
+Near its critical temperature a lattice has ordered clusters of all sizes. Single updates change
+these slowly, and `mg.SwendsenWang()` changes them at once. Binder's ratio U = 1 - <m^4> / (3
+<m^2>^2) tends to 2/3 in the ordered phase and to 0 in the disordered phase. It is independent of
+the size only at the critical point, so the curves cross there. Onsager's exact value is log(1 +
+sqrt(2)) / 2 = 0.4407.
 """
 
 import matplotlib.pyplot as plt
@@ -12,11 +13,11 @@ import numpy as np
 import minigibbs as mg
 
 SIDES, BETAS = [8, 16, 32], np.linspace(0.42, 0.46, 7)
-EXACT, NU = np.log(1 + np.sqrt(2)) / 2, 1.0  # the latter says how the window narrows
+EXACT, NU = np.log(1 + np.sqrt(2)) / 2, 1.0  # NU determines how the window narrows
 
 
 def binder(side, beta):
-    """Binder's ratio, and its standard error from four chains."""
+    """Return Binder's ratio, and its standard error from four chains."""
     graph = mg.models.ising_lattice(side, beta)
     run = mg.sample(
         graph,
@@ -33,7 +34,7 @@ def binder(side, beta):
     return ratios.mean(), ratios.std(ddof=1) / 2
 
 
-# %% A curve for each size
+# %% One curve per size
 curves = {}
 for side in SIDES:
     curves[side] = np.array([binder(side, beta) for beta in BETAS])

@@ -1,10 +1,10 @@
 """A million fully connected spins at their critical point.
 
-Every spin is coupled to every other: 499,999,500,000 factors, none of which is stored. From the
-state "all up" the magnetization falls to 0 exponentially above the critical temperature, stays
-below it, and at the critical point (coupling 1/n) dies by a power law, sqrt(3 / (2 t)) after t
-sweeps. In the limit of many spins it obeys m' = tanh(beta m) - m, which is drawn beside the
-samples: a million spins hardly fluctuate.
+Every pair of spins is coupled: 499,999,500,000 factors, none of which is stored. The chains start
+from the state "all up". Above the critical temperature the magnetization decays to 0 exponentially.
+Below it, the magnetization persists. At the critical point (coupling 1/n) it decays by a power law,
+sqrt(3 / (2 t)) after t sweeps. In the limit of many spins it satisfies m' = tanh(beta m) - m. The
+picture compares this limit with the samples, because a million spins hardly fluctuate.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ SPINS, SWEEPS = 1_000_000, 30
 
 
 def magnetization(beta):
-    """The size of m after each sweep; a fully connected model's energy determines it."""
+    """Return |m| after each sweep; a fully connected model's energy determines it."""
     graph = mg.models.curie_weiss(SPINS, beta)
     up = np.ones(SPINS, int)
     run = mg.sample(
@@ -34,7 +34,7 @@ def magnetization(beta):
 
 
 def limit(beta, steps=100):
-    """The solution of m' = tanh(beta m) - m at the end of every sweep."""
+    """Return the solution of m' = tanh(beta m) - m at the end of every sweep."""
     m, path = 1.0, []
     for _ in range(SWEEPS):
         for _ in range(steps):

@@ -1,8 +1,8 @@
 """The Curie-Weiss model: moments of the magnetization against the binomial sum.
 
-Every pair of n spins has the same coupling beta / n. The number k of spins that are up has the
-distribution C(n, k) exp(beta (2k - n)^2 / 2n), up to a constant, so that all moments are sums of n
-+ 1 terms. Writes curie_weiss.png.
+Every pair of n spins has the same coupling beta / n. The number k of up spins has the distribution
+C(n, k) exp(beta (2k - n)^2 / 2n), up to a constant. So all moments are sums of n + 1 terms. The
+program writes curie_weiss.png.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ BETAS = np.linspace(0.5, 1.5, 11)
 
 
 def law(beta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Magnetizations, and the probability of each."""
+    """Return magnetizations, and the probability of each."""
     k = np.arange(N + 1)
     m = (2 * k - N) / N
     logs = gammaln(N + 1) - gammaln(k + 1) - gammaln(N - k + 1) + beta * N * m**2 / 2

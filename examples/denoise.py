@@ -1,7 +1,7 @@
 """A picture denoised by a Potts model.
 
-Unary factors say which color a pixel seems to have, pairs favor equal neighbors. The marginals of
-the model give each pixel its likeliest color, and say how sure that is.
+Unary factors represent the observed color of each pixel, and pairs favor equal neighbors. The
+marginals of the model give each pixel's most probable color and its uncertainty.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
-"""A dirty table repaired: which cells are wrong, and what should stand there?
+"""A dirty table repaired: which cells are wrong, and what are the correct values?
 
-A table of customers has a wrong letter in one cell of sixteen. Each cell is a variable, whose
-candidates are the values that its column has. A rule says how often a value goes with another
-column's value in other rows; its weights, one for each pair of columns, are learned from the cells
-themselves, by pseudo-likelihood. Then every cell is sampled, given the others: a probability for
-each repair. `hospital/repair.py` does the same for a real table with constraints.
+A table of customers has a wrong letter in one of sixteen cells. Each cell is a variable, whose
+candidates are the values of its column. A rule states how often a value occurs together with
+another column's value in other rows. Its weights, one for each pair of columns, are learned from
+the cells themselves by pseudo-likelihood. Then every cell is sampled given the others, which gives
+a probability for each repair. `hospital/repair.py` does the same for a real table with constraints.
 """
 
 # %% A clean table, and the same with errors
@@ -32,7 +32,7 @@ for column in dirty:
         place = rng.integers(len(text))
         dirty.loc[row, column] = text[:place] + rng.choice(list("xzq79")) + text[place + 1 :]
 
-# %% Cells, their candidates, and what speaks for them
+# %% Cells, their candidates, and the features of candidates
 cells = dirty.rename_axis("row").reset_index().melt("row", None, "column", "own")
 cells["cell"] = cells["row"].astype(str) + "." + cells["column"]
 often = cells.groupby(["column", "own"]).size().rename("count").reset_index()
@@ -52,7 +52,7 @@ for column in dirty:
         spoken.append(found.assign(column=column, why=f"{column} by {other}"))
 spoken = pd.concat(spoken).merge(candidates, on=["row", "column", "value"])
 
-# %% Learn what each column says about the others, then sample the cells
+# %% Learn the dependencies between columns, then sample the cells
 as_it_was = candidates.merge(own)
 rules = [
     mg.Rule(spoken, ["cell"], ["value"], name="goes", weight="why", scale="share"),
@@ -74,7 +74,7 @@ changed, wrong = best["after"] != best["own"], best["own"] != best["right"]
 mended = changed & (best["after"] == best["right"])
 print(f"{wrong.sum()} wrong cells; {changed.sum()} repaired, {mended.sum()} of them rightly")
 
-# %% How sure it is
+# %% The confidence of repairs
 bins = np.linspace(0.0, 1.0, 21)
 figure, axes = plt.subplots(figsize=(7, 4))
 kinds = {"rightly repaired": mended, "wrongly repaired": changed & ~mended}

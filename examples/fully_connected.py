@@ -1,9 +1,9 @@
-"""A phase transition with couplings that reach everywhere.
+"""A phase transition with long-range couplings.
 
-The spins of a 200 x 200 grid are coupled two by two, with strengths that decay as 1/r^3: 800
-million factors, none stored. An update draws the few that matter and is still exact. As the
-coupling grows the picture goes from noise through clusters of all sizes to order: the last one,
-150 sweeps after a random start, has two ordered phases with walls between them.
+All pairs of spins of a 200 x 200 grid are coupled, with strengths that decay as 1/r^3: 800 million
+factors, none of which is stored. An update draws the few that matter and is still exact. As the
+coupling grows, the picture changes from noise through clusters of all sizes to order. The last
+picture, 150 sweeps after a random start, has two ordered phases with walls between them.
 """
 
 import matplotlib.pyplot as plt
@@ -14,7 +14,7 @@ SIDE, STRENGTHS = 200, [0.04, 0.11, 0.13, 0.16]
 
 
 def model(strength):
-    """The Ising model with coupling strength / r^3 at distance r."""
+    """Build the Ising model with coupling strength / r^3 at distance r."""
 
     def weight(row, column):
         return strength * (row**2 + column**2) ** -1.5

@@ -2,9 +2,9 @@
 
 The magnetization of this chain jumps at the transition, as in the theory of Kosterlitz and
 Thouless: there 2 <m^2> / T is 1 for the infinite chain and 1 + 1 / (log N + c) for N spins. Chains
-of three sizes are sampled near the transition by cluster moves that are O(N), and reweighted to
-temperatures around it; the transition is where that form fits. Fukui and Todo, J. Comput. Phys.
-228, 2629 (2009), found T = 1.52780(9). Writes inverse_square.png.
+of three sizes are sampled near the transition by O(N) cluster moves, and reweighted to temperatures
+around it. The transition is the temperature at which that form fits. Fukui and Todo, J. Comput.
+Phys. 228, 2629 (2009), found T = 1.52780(9). The program writes inverse_square.png.
 """
 
 import numpy as np
@@ -14,13 +14,13 @@ import minigibbs as mg
 from minigibbs.results import plots
 
 PUBLISHED = 1.52780
-SAMPLED = 1.53  # the temperature that chains are sampled at
+SAMPLED = 1.53  # the temperature at which chains are sampled
 SIZES = (512, 2048, 8192)
 GRID = np.linspace(1.50, 1.56, 61)
 
 
 def chain(n: int) -> mg.FactorGraph:
-    """A ring of n spins; the coupling is the sum of 1/r^2 over all images of the ring."""
+    """Build a ring of n spins; the coupling is the sum of 1/r^2 over all images of the ring."""
 
     def coupling(r: np.ndarray) -> np.ndarray:
         sine = np.sin(np.pi * np.where(r == 0, 0.5 * n, r) / n)
@@ -30,7 +30,7 @@ def chain(n: int) -> mg.FactorGraph:
 
 
 def misfit(jump: np.ndarray, error: np.ndarray) -> float:
-    """The least chi-square of 1 + 1 / (log N + c), over c."""
+    """Return the smallest chi-square of 1 + 1 / (log N + c), over c."""
 
     def chi_square(c: float) -> float:
         return float(np.sum(((jump - 1.0 - 1.0 / (np.log(SIZES) + c)) / error) ** 2))

@@ -1,9 +1,9 @@
 """Sixteen thousand chains on a GPU: a quench, watched as a distribution.
 
 A hot lattice is suddenly cooled below its critical temperature. Each chain chooses a sign, up or
-down, or is stuck at a wall between domains. Sixteen thousand chains at once show the distribution
-of the magnetization at every moment. Without a GPU the script runs 512 chains on the CPU, as it did
-for the picture shown here.
+down, or is stuck at a wall between domains. Sixteen thousand chains show the distribution of the
+magnetization at every time. Without a GPU the script runs 512 chains on the CPU, as for the picture
+shown here.
 """
 
 import time
@@ -21,7 +21,7 @@ options = {"record": "marginals", "seed": 1, "progress": False}
 
 # %% On a GPU if there is one
 def start():
-    """The first sweep of all chains, and where they run."""
+    """Return the first sweep of all chains, and their device."""
     try:
         run = mg.sample(graph, sweeps=1, chains=16_384, backend="cuda", **options)
         return run, "cuda"

@@ -1,10 +1,10 @@
 """How wrong is mean field?
 
-Mean field takes the variables of a model for independent, each in the average field of the others.
-It is quick, and gives no sign of how far it is off. Here are 144 spins with random fields. On a
-grid, where each has four neighbors, `mg.infer` has the exact marginals: mean field is too sure of
-itself, the more so the stronger the coupling, until it breaks the symmetry between up and down
-by itself. With the same coupling spread over all other spins it is nearly right.
+Mean field treats the variables of a model as independent, each in the average field of the others.
+It is fast, but does not estimate its error. This example has 144 spins with random fields. On a
+grid, where each spin has four neighbors, `mg.infer` computes the exact marginals. Mean field is
+overconfident, increasingly so with the coupling, until it breaks the symmetry between up and down.
+With the same total coupling spread over all other spins it is nearly correct.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ SIDE, TOTALS, SHOWN = 12, np.linspace(0.2, 1.6, 8), 1.2  # TOTALS: the sum of a 
 spins = SIDE**2
 fields = np.random.default_rng(1).normal(0, 0.3, spins)
 
-# %% Two ways to spread a spin's coupling
+# %% Two ways to distribute a spin's coupling
 site = np.arange(spins).reshape(SIDE, SIDE)
 grid = np.zeros((spins, spins))
 grid[site[:, 1:], site[:, :-1]] = grid[site[1:], site[:-1]] = 1 / 4
@@ -25,7 +25,7 @@ everyone = (1 - np.eye(spins)) / (spins - 1)
 
 
 def mean_field(coupling, rounds=2_000):
-    """Probabilities of "up": each spin in the average field of the others, until it settles."""
+    """Return probabilities of "up" in the average fields of the others, at convergence."""
     m = np.zeros(spins)
     for _ in range(rounds):
         m = 0.5 * m + 0.5 * np.tanh(fields + coupling @ m)
@@ -33,14 +33,14 @@ def mean_field(coupling, rounds=2_000):
 
 
 def right(graph, exact):
-    """Probabilities of "up" that are right: exact on the grid, else by clusters of spins."""
+    """Return correct probabilities of "up": exact on the grid, else by clusters of spins."""
     if exact:
         return mg.infer(graph).marginals[:, 1]
     run = mg.sample(graph, mg.SwendsenWang(), sweeps=3_000, warmup=100, seed=1, progress=False)
     return run.marginals[:, 1]
 
 
-# %% How far mean field is off
+# %% The error of mean field
 errors, scatter = {}, {}
 for name, shape in {"a grid: 4 neighbors": grid, "everyone: 143 neighbors": everyone}.items():
     errors[name] = []

@@ -1,7 +1,8 @@
 """The two-dimensional Ising model against Kaufman's and Onsager's solutions.
 
-Specific heat of a 32 x 32 torus against Kaufman's sum for that very size, and the magnetization
-below the critical temperature against Yang's formula for the infinite lattice. Writes onsager.png.
+The specific heat of a 32 x 32 torus is compared with Kaufman's sum for that size. The magnetization
+below the critical temperature is compared with Yang's formula for the infinite lattice. The program
+writes onsager.png.
 """
 
 import numpy as np
@@ -15,10 +16,10 @@ CRITICAL = 2.0 / np.log1p(np.sqrt(2.0))
 
 
 def log_z(k: float, n: int) -> float:
-    """Log Z of the n x n torus at coupling k: Kaufman, Phys. Rev. 76, 1232 (1949)."""
+    """Compute log Z of the n x n torus at coupling k: Kaufman, Phys. Rev. 76, 1232 (1949)."""
     angle = np.pi * np.arange(2 * n) / n
     gamma = np.arccosh(np.cosh(2 * k) / np.tanh(2 * k) - np.cos(angle))
-    gamma[0] = 2 * k + np.log(np.tanh(k))  # which changes its sign at the critical point
+    gamma[0] = 2 * k + np.log(np.tanh(k))  # changes its sign at the critical point
     terms, signs = [], []
     for some in (gamma[1::2], gamma[::2]):
         half = n * np.abs(some) / 2
@@ -31,14 +32,14 @@ def log_z(k: float, n: int) -> float:
 
 
 def heat(temperature: float, n: int = SIDE, step: float = 1e-3) -> float:
-    """The specific heat per spin, by the second difference of log Z."""
+    """Compute the specific heat per spin, by the second difference of log Z."""
     k = 1.0 / temperature
     second = log_z(k + step, n) - 2 * log_z(k, n) + log_z(k - step, n)
     return k * k * second / step**2 / n**2
 
 
 def magnetization(temperature: np.ndarray) -> np.ndarray:
-    """Yang's spontaneous magnetization, 0 above the critical temperature."""
+    """Compute Yang's spontaneous magnetization, 0 above the critical temperature."""
     inside = 1.0 - np.sinh(2.0 / np.minimum(temperature, CRITICAL)) ** -4.0
     return np.maximum(inside, 0.0) ** 0.125
 
@@ -61,7 +62,7 @@ def main() -> None:
             f"{m.value:.4f} +- {m.error:.4f}   {yang}"
         )
     scores = [(c.value - truth) / c.error for c, truth in zip(heats, exact, strict=True)]
-    cold = TEMPERATURES < 2.1  # where 32 spins are many correlation lengths
+    cold = TEMPERATURES < 2.1  # there 32 spins are many correlation lengths
     scores += [
         (m.value - magnetization(t)) / m.error
         for t, m in zip(TEMPERATURES[cold], np.array(spins)[cold], strict=True)

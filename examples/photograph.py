@@ -1,10 +1,10 @@
 """A photograph segmented by a fully connected random field, with its uncertainty.
 
-Every two pixels are coupled, the more the closer they are and the more alike their colors:
-almost five million pairs, none stored. A few strokes mark the person and the background.
-Samples of the field extend the strokes to the picture and show where the field is uncertain. A
-single best segmentation cannot show this. The photograph (Grace Hopper, by the US Navy) comes with
-Matplotlib.
+All pairs of pixels are coupled, more strongly the closer they are and the more similar their
+colors: almost five million pairs, none of which is stored. A few strokes mark the person and the
+background. Samples of the field extend the strokes to the picture and show where the field is
+uncertain. A single best segmentation cannot show this. The photograph (Grace Hopper, by the US
+Navy) is part of Matplotlib.
 """
 
 import matplotlib.cbook

@@ -1,13 +1,13 @@
-"""A Boltzmann machine on small images: digits learned, drawn anew, and completed.
+"""A Boltzmann machine on small images: digits learned, generated, and completed.
 
-A restricted Boltzmann machine has a unit for each pixel and some that are hidden. Pixels are joined
-to hidden units alone, and these learn what pixels have to do with each other. Here they see 2,000
-digits of 8 x 8 pixels, of which one in twenty is wrong. The images are made up, so the
-probability of each is known, and no model can do better than that on the average. The machine is
-small enough for its own probabilities to be exact as well: the sum over all states is done by
-elimination. So the score is one of the model, not of a sampler. It comes close to the best, but
-some digits are drawn more often than others: while it learns, chains seldom go from one digit to
-another. The upper half of a digit is evidence, and the rest is inferred.
+A restricted Boltzmann machine has one unit per pixel and some hidden units. Pixels are coupled only
+to hidden units, which learn the dependencies between pixels. Here they learn from 2,000 digits of 8
+x 8 pixels, of which one in twenty is wrong. The images are made up, so the probability of each is
+known, and no model can do better than that on average. The machine is small enough that its own
+probabilities are exact, too: the sum over all states is computed by elimination. So the score is
+that of the model, not of a sampler. It is close to the best, but some digits are generated more
+often than others: during learning, chains seldom change from one digit to another. The upper half
+of a digit is evidence, and the rest is inferred.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ FONT = """0E11131519110E 040C040404040E 0E11010204081F 1F02040201110E 02060A121F
           1F101E0101110E 0608101E11110E 1F010204080808 0E11110E11110E 0E11110F01020C"""
 SIDE, HIDDEN, WRONG, n = 8, 16, 0.05, 64
 
-# %% Digits of 5 x 7 pixels in a frame, and copies of which some pixels are wrong
+# %% Digits of 5 x 7 pixels in a frame, and copies with some wrong pixels
 digits = np.zeros((10, SIDE, SIDE), int)
 for digit, code in enumerate(FONT.split()):
     for row, byte in enumerate(bytes.fromhex(code)):
@@ -30,9 +30,9 @@ copies = digits[rng.integers(10, size=3000)]
 copies = np.where(rng.random(copies.shape) < WRONG, 1 - copies, copies)
 images, unseen = copies[:2000], copies[2000:]
 
-# %% Learn the machine: every pixel is joined to every hidden unit, all have fields
+# %% Learn the machine: every pixel is coupled to every hidden unit, all have fields
 pixel, unit = np.meshgrid(np.arange(n), n + np.arange(HIDDEN), indexing="ij")
-start = 0.1 * rng.normal(size=pixel.size)  # units that begin alike would stay alike
+start = 0.1 * rng.normal(size=pixel.size)  # equal initial units would remain equal
 fields = np.zeros((n + HIDDEN, 2))
 fields[:n, 1] = np.log((images.mean(0) + 0.01) / (1.01 - images.mean(0)))
 joined = mg.Ising(pixel.ravel(), unit.ravel(), start, name="W")
@@ -43,15 +43,15 @@ fit = mg.learn(graph, images, columns=range(n), steps=4000, seed=1, progress=Fal
 W, b = fit.parameters["W"].reshape(n, HIDDEN), fit.parameters["b"]
 
 
-# %% Exact log-likelihoods of images it has not seen
+# %% Exact log-likelihoods of held-out images
 def machine(rows):
-    """Under the machine: its hidden units are summed one by one, the rest is log Z."""
+    """Return the machine's log-likelihood: hidden units are summed out, the rest is log Z."""
     pull, seen = (2 * rows - 1) @ W, b[np.arange(n), rows].sum(1)
     return seen + np.logaddexp(b[n:, 1] + pull, b[n:, 0] - pull).sum(1) - mg.infer(fit.graph).log_z
 
 
 def truth(rows):
-    """Under what made them: one of ten digits, each pixel wrong by chance."""
+    """Return the true log-likelihood: one of ten digits, each pixel wrong at random."""
     off = (rows[:, None] != digits).sum(2)
     return np.logaddexp.reduce(off * np.log(WRONG) + (n - off) * np.log(1 - WRONG), 1) - np.log(10)
 
@@ -62,7 +62,7 @@ print(f"  pixels alone {np.log(share).sum(1).mean():.2f}")
 print(f"  the machine {machine(unseen).mean():.2f}")
 print(f"  what made them {truth(unseen).mean():.2f}, the best there is")
 
-# %% New images, drawn exactly; and digits of which the upper half is seen
+# %% New images, drawn exactly; and digits whose upper half is observed
 new = mg.exact_draws(fit.graph, 1000, seed=2)[:, :n]
 nearest = (new[:, None] != digits).sum(2)
 count = np.bincount(nearest.argmin(1), minlength=10)

@@ -1,11 +1,12 @@
-"""An RNA family learned and sampled: which bases pair, from sequences alone.
+"""An RNA family learned and sampled: base pairs from sequences alone.
 
-Bases that pair in a folded RNA change together: where one mutates, its partner follows. A Potts
-model has a table of energies for every two positions. Learned from the sequences of a family, it
-shows by its strongest tables which positions touch, and its samples are new members of the family.
-This family is made up: its fold is a transfer RNA's cloverleaf, and its sequences are drawn from a
-model of that fold. So the answer is known, and the learned model never sees it. The penalty
-that keeps chance correlations small weakens the true ones too, so samples pair a little less often.
+Bases that pair in a folded RNA change together: if one mutates, its partner follows. A Potts model
+has a table of energies for each pair of positions. Learned from the sequences of a family, its
+strongest tables show the positions in contact, and its samples are new members of the family. This
+family is made up: its fold is the cloverleaf of a transfer RNA, and its sequences are drawn from a
+model of that fold. So the answer is known, but the learned model does not use it. The penalty that
+suppresses chance correlations also weakens the true ones, so bases pair a little less often in
+samples.
 """
 
 import matplotlib.pyplot as plt
@@ -56,7 +57,7 @@ print("the fold:", FOLD)
 
 
 def frequencies(rows):
-    """How often two positions hold two bases, for all pairs."""
+    """Return how often two positions have two bases, for all pairs."""
     one = np.eye(4)[rows].reshape(len(rows), -1)
     return (one.T @ one / len(rows)).reshape(n, 4, n, 4)[i, :, j].ravel()
 
@@ -64,7 +65,7 @@ def frequencies(rows):
 seen, drawn = frequencies(family), frequencies(new)
 print(f"frequencies of two bases: correlation {np.corrcoef(seen, drawn)[0, 1]:.3f}")
 
-# %% The picture: the fold above the diagonal, what was learned below it
+# %% The picture: the fold above the diagonal, the learned tables below it
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 found = np.full((n, n), np.nan)
 found[j, i] = score

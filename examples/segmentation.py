@@ -1,9 +1,9 @@
 """Train a dense conditional random field in PyTorch to segment noisy images.
 
-Each pixel has a noisy color. A linear layer turns colors into scores of three labels, and
-`minigibbs.torch.DenseCRF` couples all pixels of an image, the more the closer they are and the more
-alike their colors. Scores and the two strengths of the coupling are trained together, by gradients
-through the sampled marginals.
+Each pixel has a noisy color. A linear layer converts colors to scores of three labels.
+`minigibbs.torch.DenseCRF` couples all pixels of an image, more strongly the closer they are and the
+more similar their colors. Scores and the two strengths of the coupling are trained together, by
+gradients through the sampled marginals.
 """
 
 # %% Images of random blobs, in three colors with noise
@@ -21,7 +21,7 @@ places = np.stack([x, y], -1).reshape(-1, 2)
 
 
 def make_image():
-    """Labels by the nearest of five random centers, and the colors that are seen."""
+    """Return labels by the nearest of five random centers, and the observed colors."""
     centers, labels = rng.uniform(0, SIDE, (5, 2)), np.array([0, 1, 2, *rng.integers(0, 3, 2)])
     nearest = ((places[:, None] - centers) ** 2).sum(-1).argmin(1)
     truth = labels[nearest]
@@ -29,14 +29,14 @@ def make_image():
 
 
 def features(colors):
-    """Features of the two kernels: positions, and positions with colors."""
+    """Return features of the two kernels: positions, and positions with colors."""
     return [places / 1.5, np.hstack([places / 5, colors / 2.5])]
 
 
 train = [make_image() for _ in range(12)]
 test = [make_image() for _ in range(6)]
 
-# %% First the scores alone, then scores and couplings together
+# %% First only the scores, then scores and couplings together
 torch.manual_seed(1)
 scores = torch.nn.Linear(3, 3)
 optimizer = torch.optim.Adam(scores.parameters(), lr=0.1)
@@ -51,12 +51,12 @@ crf = DenseCRF([0.5, 0.5], chains=8, draws=8, warmup=30, seed=1)
 
 
 def marginals(seen):
-    """Probabilities of the labels of all pixels."""
+    """Return probabilities of the labels of all pixels."""
     return crf(scores(torch.tensor(seen, dtype=torch.float32)), features(seen))
 
 
 def accuracy(predict):
-    """The share of test pixels that get their label."""
+    """Return the share of test pixels with the correct label."""
     with torch.no_grad():
         right = [(predict(seen).argmax(1).numpy() == labels).mean() for labels, seen in test]
     return float(np.mean(right))
@@ -78,7 +78,7 @@ strengths = ", ".join(f"{weight:.1f}" for weight in crf.weight.tolist())
 print(f"right labels: {alone:.1%} by scores alone, {before:.1%} with first couplings,")
 print(f"{after:.1%} with trained couplings of strength {strengths}")
 
-# %% A test image: what is seen, what the scores say, and what the field says
+# %% A test image: observed colors, labels by scores, and labels by the field
 labels, seen = test[0]
 with torch.no_grad():
     said = scores(torch.tensor(seen, dtype=torch.float32)).argmax(1).numpy()

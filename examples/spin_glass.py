@@ -1,9 +1,10 @@
 """A spin glass by parallel tempering.
 
-In a cube of spins with couplings +1 and -1 at random no state pleases all pairs, and very many are
-about as good. Two independent copies of the glass agree on a share of their spins; the distribution
-of that overlap q says how many different states there are. Single updates freeze in one of them.
-Copies on a ladder of temperatures move through all: q and -q are equally likely, as they must be.
+In a cube of spins with random couplings +1 and -1 no state satisfies all pairs, and very many
+states are about equally good. The overlap q of two independent copies of the glass measures the
+spins in which they agree. Its distribution shows how many different states there are. Single
+updates freeze in one of them. Copies on a temperature ladder visit all of them: q and -q are
+equally likely, as required by symmetry.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +23,7 @@ glass = mg.FactorGraph([2] * SIDE**3, [mg.Ising(i, j, BETA * coupling)])
 
 
 def overlaps(sampler):
-    """The overlaps of chains 0 and 1, 2 and 3, at every record, and the run."""
+    """Return the overlaps of chains 0 and 1, 2 and 3, at every record, and the run."""
     record = mg.Record("draws", "energy", thin=10)
     run = mg.sample(
         glass, sampler, sweeps=SWEEPS, warmup=2_000, chains=4, record=record, seed=2, progress=False

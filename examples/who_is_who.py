@@ -1,9 +1,10 @@
-"""Who is who in a table of people? A probability for every two records.
+"""Entity resolution in a table of people: a probability for every pair of records.
 
-A made-up table holds people several times: misspelt, moved, married, with empty fields, a few with
-a namesake at home. Each record is a variable, whose value is the person it belongs to. Records
-attract or repel by how well their fields agree. The weights start as Fellegi and Sunter's log-odds,
-then are learned from a table whose answer is known, since pairs of records are not independent.
+A made-up table has several records of each person: misspelled, moved, married, with empty fields, a
+few with a namesake in the same home. Each record is a variable, whose value is the person to whom
+it belongs. Records attract or repel depending on how well their fields agree. The initial weights
+are Fellegi and Sunter's log-odds. They are then learned from a table with a known answer, since
+pairs of records are not independent.
 """
 
 import difflib
@@ -20,11 +21,11 @@ FIELDS = ["first", "last", "born", "street"]
 
 
 def table(people, seed):
-    """Records, each a list of FIELDS, and the person whom each belongs to."""
+    """Return records, each a list of FIELDS, and the person to whom each belongs."""
     rng, records, truth, first, last = np.random.default_rng(seed), [], [], "", ""
     for person in range(people):
         born = f"{rng.integers(1, 29):02}.{rng.integers(1, 13):02}.{rng.integers(30, 100)}"
-        alone = person % 8 != 1  # or living with the person before
+        alone = person % 8 != 1  # otherwise living with the previous person
         first = rng.choice(FIRST) if alone or rng.random() < 0.7 else first
         for entry in range(rng.choice([1, 1, 2, 2, 3])):
             if rng.random() < (0.1 if entry else alone):
@@ -41,16 +42,16 @@ def table(people, seed):
     return records, np.array(truth)
 
 
-# %% How well records agree, and the model
+# %% The agreement of records, and the model
 def agreement(a, b):
-    """0 equal, 1 a letter off or an initial, 2 different, 3 not known."""
+    """Return 0 for equal, 1 for one wrong letter or an initial, 2 for different, 3 for unknown."""
     alike = sum(block.size for block in difflib.SequenceMatcher(None, a, b).get_matching_blocks())
     close = max(len(a), len(b)) - alike < 2 or ("." in (a[1:2], b[1:2]) and a[:1] == b[:1])
     return 3 if not (a and b) else 0 if a == b else 1 if close else 2
 
 
 def model(records):
-    """A Potts factor for each pair of records and each field; its weight is 0 where unknown."""
+    """Build a Potts factor for each pair of records and each field; its weight is 0 if unknown."""
     i, j = np.triu_indices(len(records), 1)
     kinds = np.array([[*map(agreement, records[a], records[b])] for a, b in np.c_[i, j]]).T
     free = {"weight": np.zeros(4), "fixed": [False, False, False, True]}
@@ -83,7 +84,7 @@ print(f"precision {np.mean(true[said > 0.5]):.0%}, recall {np.mean(said[true] > 
 for k in [said < 0.02, abs(said - 0.5) <= 0.48, said > 0.98]:
     print(f"{k.sum():5,} pairs at {said[k].mean():.1%} on average: {true[k].mean():.1%} are one")
 
-# %% The last of them as a picture
+# %% A picture of the last table
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.6), layout="constrained")
 left.imshow((run.draws[..., None] == run.draws[..., None, :]).mean(axis=(0, 1)), cmap="Blues")
 for corner, size in zip(*np.unique(truth, return_index=True, return_counts=True)[1:], strict=True):

@@ -3,13 +3,13 @@
     python examples/hospital/repair.py                                  # a small made-up table
     python examples/hospital/repair.py dirty.csv constraints.txt [clean.csv]
 
-Cells are variables, with the values that go with the rest of their row for candidates. Two kinds of
-factors speak for a candidate: how often it goes with the other cells of the row, and how well it
-keeps the constraints; cells that a constraint joins shall agree. Their weights are tied by columns,
-and learned from the cells that violate nothing.
+Cells are variables, whose candidates are values that occur with the rest of their row. Two kinds of
+factors favor a candidate: its frequency together with the other cells of the row, and its agreement
+with the constraints, which couple cells that must be equal. Their weights are tied by columns, and
+learned from the cells without violations.
 
-Constraints are written as HoloClean writes them, a line each:
-t1&t2&EQ(t1.Zip,t2.Zip)&IQ(t1.City,t2.City) says that rows of one zip code are in one city.
+Constraints have HoloClean's syntax, one per line:
+t1&t2&EQ(t1.Zip,t2.Zip)&IQ(t1.City,t2.City) states that rows of one zip code are in one city.
 """
 
 import re
@@ -22,13 +22,13 @@ import pandas as pd
 import minigibbs as mg
 
 RARE = 0.05  # smallest share of a candidate given another cell of its row
-CANDIDATES = 8  # of a cell, at most, beside the value that it has
-KEEP = 2.0  # log odds that a cell is right, before anything else is known of it
-OFTEN = 0.5  # a repair is made where it is at least so probable
+CANDIDATES = 8  # maximum number per cell, in addition to its present value
+KEEP = 2.0  # log odds that a cell is correct, before other evidence
+OFTEN = 0.5  # least probability of a repair
 
 
 def read_constraints(text):
-    """Pairs of columns (those that agree, the one that then must not differ)."""
+    """Return pairs of columns (those that agree, the one that then must not differ)."""
     lines = [line for line in text.split() if line]
     return [
         (re.findall(r"EQ\(t1\.(\w+)", line), re.findall(r"IQ\(t1\.(\w+)", line)[0])
@@ -37,7 +37,7 @@ def read_constraints(text):
 
 
 def in_doubt(table, constraints):
-    """Which cells take part in a violation."""
+    """Mark the cells that take part in a violation."""
     doubt = pd.DataFrame(False, index=table.index, columns=table.columns)
     for same, differ in constraints:
         violated = table.groupby(same)[differ].transform("nunique") > 1
@@ -47,20 +47,20 @@ def in_doubt(table, constraints):
 
 
 def shares(table, given, column):
-    """How often each value of a column occurs with each entry of other columns, by rows."""
+    """Return how often each value of a column occurs with each entry of other columns, by row."""
     key = table[given].agg("\x1f".join, axis=1) if len(given) > 1 else table[given[0]]
     pairs = pd.DataFrame({"key": key, "value": table[column]})
     counts = pairs.groupby(["key", "value"]).size().rename("count").reset_index()
     counts["total"] = counts.groupby("key")["count"].transform("sum")
     rows = pd.DataFrame({"row": table.index, "key": key, "own": table[column]})
     found = rows.merge(counts, on="key")
-    own = found["own"] == found["value"]  # a cell is no witness for itself
+    own = found["own"] == found["value"]  # a cell is no evidence for itself
     found["share"] = (found["count"] - own) / (found["total"] - 1).clip(lower=1)
     return found[["row", "value", "share"]]
 
 
 def features(table, constraints, columns):
-    """A frame (row, column, value, share, what speaks for it), and one for constraints."""
+    """Return a frame (row, column, value, share, feature), and one for constraints."""
     spoken = []
     for column in columns:
         for other in columns:
@@ -75,7 +75,7 @@ def features(table, constraints, columns):
 
 
 def candidates(table, spoken, columns):
-    """A frame (cell, row, column, value): the value and the candidates of each cell."""
+    """Return a frame (cell, row, column, value): the value and the candidates of each cell."""
     best = spoken.groupby(["row", "column", "value"])["share"].max().reset_index()
     best = best[best["share"] >= RARE].sort_values("share", ascending=False, kind="stable")
     best = best.groupby(["row", "column"]).head(CANDIDATES)
@@ -86,7 +86,7 @@ def candidates(table, spoken, columns):
 
 
 def joined(table, doubt, constraints):
-    """Pairs of uncertain cells that a constraint requires to agree: each row and the next."""
+    """Return pairs of uncertain cells that a constraint requires to be equal, in chains."""
     pairs = []
     for same, differ in constraints:
         some = table[doubt[differ]]
@@ -107,7 +107,7 @@ def joined(table, doubt, constraints):
 
 
 def repair(table, constraints, sweeps=200, seed=1):
-    """The repaired table, and a frame (row, column, before, after, probability) of its cells."""
+    """Return the repaired table, and a frame (row, column, before, after, probability)."""
     columns = sorted({c for same, differ in constraints for c in (*same, differ)})
     doubt = in_doubt(table, constraints)
     spoken = features(table, constraints, columns)
@@ -151,7 +151,7 @@ def repair(table, constraints, sweeps=200, seed=1):
 
 
 def made_up(rows=400, seed=0):
-    """A clean table of shops, and the same with one cell in twenty spoilt."""
+    """Return a clean table of shops, and the same with errors in one of twenty cells."""
     rng = np.random.default_rng(seed)
     cities = {f"{10000 + 7 * k}": f"city{'abcdefghij'[k % 10]}{k}" for k in range(20)}
     shop = rng.integers(0, 60, rows)
@@ -182,7 +182,7 @@ def made_up(rows=400, seed=0):
 
 
 def read_clean(path, columns):
-    """The right values, from a row for each cell."""
+    """Return the correct values, from one row per cell."""
     cells = pd.read_csv(path, dtype=str, keep_default_na=False)
     cells["tid"] = cells["tid"].astype(int)
     clean = cells.pivot(index="tid", columns="attribute", values="correct_val")
@@ -190,7 +190,7 @@ def read_clean(path, columns):
 
 
 def scores(dirty, repaired, clean):
-    """Precision among the changed cells, and recall among the errors."""
+    """Return precision among the changed cells, and recall among the errors."""
     changed, wrong = repaired != dirty, dirty != clean
     mended = (changed & (repaired == clean)).to_numpy().sum()
     return mended / max(changed.to_numpy().sum(), 1), mended / max(wrong.to_numpy().sum(), 1)

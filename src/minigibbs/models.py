@@ -1,12 +1,12 @@
-"""Models by name: the paper's, and the standard ones of statistical physics.
+"""Models by name: those of the paper, and standard models of statistical physics.
 
 >>> import minigibbs as mg
 >>> mg.models.potts_lattice(side=8, states=3, beta=0.9)
 <FactorGraph: 64 variables; factors: 128 potts>
 
-Fully connected models are stored up to 2,048 variables, and implicit (`mg.Complete`, `mg.Kernel`)
-beyond, unless `implicit` is given. Only the default sampler draws from these. Lattices are stored
-up to a million variables, and implicit (`mg.Stencil`) beyond.
+Fully connected models have explicit pairs up to 2,048 variables, and are implicit (`mg.Complete`,
+`mg.Kernel`) beyond, unless `implicit` is given. Only the default sampler draws from these. Lattices
+have explicit pairs up to a million variables, and are implicit (`mg.Stencil`) beyond.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
-_VARIABLE_BYTES = 64  # while a variable's size is generated, stored and packed
-_PAIR_BYTES = 64  # while a pair is generated, stored and packed
-_VALUE_BYTES = 24  # while a table's value is drawn, scaled and stored
+_VARIABLE_BYTES = 64  # bytes per variable while its size is generated, stored and packed
+_PAIR_BYTES = 64  # bytes per pair while it is generated, stored and packed
+_VALUE_BYTES = 24  # bytes per table value while it is drawn, scaled and stored
 _MOST_STATES = 2**31 - 1
-_ROUNDED = 1e-3  # how far sums of probabilities in half precision may be from 1
+_ROUNDED = 1e-3  # rounding error of sums of probabilities in half precision
 _MOST_AXES = 64  # of a NumPy array
-_MOST_LATTICE = 2**20  # variables of a lattice whose pairs are stored
-_MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pairs are stored
+_MOST_LATTICE = 2**20  # largest lattice with explicit pairs
+_MOST_STORED = 2048  # largest fully connected model with explicit pairs, which are 2 million
 
 
 @checked(GraphError)
@@ -245,7 +245,7 @@ def spin_glass(
     periodic : bool, default True
         Whether opposite faces are neighbors.
     seed : int, default 0
-        Fixes the couplings.
+        Seed of the couplings.
 
     Returns
     -------
@@ -272,20 +272,20 @@ def spin_glass(
 def sherrington_kirkpatrick(
     n: int, beta: float = 1.0, couplings: str = "normal", seed: int = 0
 ) -> FactorGraph:
-    """Build a Sherrington-Kirkpatrick spin glass: random couplings between every two of n spins.
+    """Build a Sherrington-Kirkpatrick spin glass: random couplings between all pairs of n spins.
 
     Couplings have variance beta^2 / n, so that the glass transition is at beta = 1.
 
     Parameters
     ----------
     n : int
-        Spins.
+        Number of spins.
     beta : float, default 1.0
         The inverse temperature.
     couplings : {"normal", "signs"}, default "normal"
-        The distribution of couplings, before they are scaled.
+        The distribution of couplings, before scaling.
     seed : int, default 0
-        Fixes the couplings.
+        Seed of the couplings.
 
     Returns
     -------
@@ -309,7 +309,7 @@ def sherrington_kirkpatrick(
 
 @checked(GraphError)
 def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGraph:
-    """Build the mean-field Ising model: coupling beta/n between every two of n spins.
+    """Build the mean-field Ising model: coupling beta/n between all pairs of n spins.
 
     Parameters
     ----------
@@ -411,7 +411,7 @@ def random_tables(
     unary : float, default 0.0
         Standard deviation of unary log-potentials; 0 for no unary factors.
     seed : int, default 0
-        Fixes the tables.
+        Seed of the tables.
 
     Returns
     -------
@@ -462,9 +462,9 @@ def dense_crf(
 ) -> FactorGraph:
     """Build a fully connected conditional random field over the pixels of an image.
 
-    Every two pixels that have the same label gain compat * k(places) + bilateral_compat *
-    k(places, colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
-    pydensecrf's parameters; a compat of 0 leaves a kernel out.
+    Every pair of pixels with the same label gains compat * k(places) + bilateral_compat * k(places,
+    colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
+    pydensecrf's parameters; a compat of 0 omits a kernel.
 
     Parameters
     ----------
@@ -476,8 +476,8 @@ def dense_crf(
         pixels], such as the softmax of a network. Give either these or `costs`. A probability of 0
         is a hard constraint.
     costs : array-like, optional
-        The same as costs: minus the logarithm of a probability, as pydensecrf's unary energies.
-        Lower is more probable.
+        The same as costs: the negative logarithm of a probability, like pydensecrf's unary
+        energies. Lower is more probable.
     sxy : float or (float, float), default 3.0
         Width of the kernel over places, in pixels, or along x and along y.
     compat : float, default 3.0
@@ -489,8 +489,8 @@ def dense_crf(
     bilateral_compat : float, default 10.0
         Strength of the kernel over places and colors.
     normalize : bool, default True
-        Whether a kernel is divided by sqrt(n_i * n_j), where n_i is the sum of k over all pixels,
-        i itself counted: pydensecrf's NORMALIZE_SYMMETRIC, its default.
+        Whether a kernel is divided by sqrt(n_i * n_j), where n_i is the sum of k over all pixels, i
+        included: pydensecrf's NORMALIZE_SYMMETRIC, its default.
 
     Returns
     -------
@@ -506,7 +506,7 @@ def dense_crf(
     Warns
     -----
     UserWarning
-        If colors lie between 0 and 1 and `srgb` is so large that the kernel ignores them.
+        If colors are between 0 and 1 and `srgb` is so large that the kernel ignores them.
 
     Examples
     --------
@@ -550,7 +550,7 @@ def _pixel_logs(
     probabilities: ArrayLike | None,
     costs: ArrayLike | None,
 ) -> NDArray[np.float64]:
-    """Log-potentials of the labels of each pixel: [label, pixel]."""
+    """Compute log-potentials of the labels of each pixel: [label, pixel]."""
     if (probabilities is None) == (costs is None):
         raise GraphError("dense_crf: give either probabilities= or costs=")
     name, given = ("costs", costs) if probabilities is None else ("probabilities", probabilities)
@@ -576,12 +576,12 @@ def _pixel_logs(
 
 
 def _sum_to_one(array: NDArray[np.float64]) -> bool:
-    """Whether columns are probabilities, up to the rounding of half precision."""
+    """Return whether columns are probabilities, up to the rounding of half precision."""
     return bool(array.min() >= 0 and (np.abs(array.sum(axis=0) - 1) <= _ROUNDED).all())
 
 
 def _wrong_crf(image: tuple[int, ...], name: str, unary: tuple[int, ...]) -> GraphError:
-    """The error for an image and costs or probabilities of different sizes."""
+    """Return the error for an image and costs or probabilities of different sizes."""
     height, width = image[:2]
     text = (
         f"dense_crf: {name} must be [labels, {height}, {width}] or [labels, {height * width}] for "
@@ -595,7 +595,7 @@ def _wrong_crf(image: tuple[int, ...], name: str, unary: tuple[int, ...]) -> Gra
 
 
 def _widths(name: str, width: float | tuple[float, ...], axes: int) -> NDArray[np.float64]:
-    """A kernel's width along each axis."""
+    """Return a kernel's width along each axis."""
     rule = f"dense_crf: {name} must be a positive number, or {axes} of them"
     widths = as_array(width, "iuf", rule).astype(np.float64)
     if widths.shape not in ((), (axes,)) or not ((widths > 0) & (widths < np.inf)).all():
@@ -639,7 +639,7 @@ def _all_pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
-    """One group over variables of one size."""
+    """Build a graph of one group over variables of equal size."""
     if _at_least("states", states, 1) > _MOST_STATES:
         raise GraphError(f"states must be at most {_MOST_STATES:,}, got {states}")
     memory.require(
@@ -672,15 +672,15 @@ def _is_stencil(implicit: bool | None, side: int, dimensions: int) -> bool:
 
 
 def _stencil(kind: str, side: int, beta: float, periodic: bool, dimensions: int) -> Stencil:
-    """Nearest neighbors on a lattice, in the order of `_lattice`."""
+    """Build nearest neighbors on a lattice as a stencil, in the order of `_lattice`."""
     side = _at_least("side", side, 3 if periodic else 2)
     steps = np.eye(_axes(dimensions), dtype=int)[::-1].tolist()
     return Stencil((side,) * dimensions, steps, beta, bool(periodic), kind)
 
 
 def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None) -> Factors:
-    """Every pair of a square grid, weighted by its distance."""
-    beta, gamma = float(beta), float(gamma)  # integers may be too large for those of NumPy
+    """Build all pairs of a square grid, weighted by their distance."""
+    beta, gamma = float(beta), float(gamma)  # Python integers may exceed NumPy's
     if _is_implicit(implicit, _at_least("side", side, 2) ** 2):
         return Kernel((side, side), lambda r, c: beta * np.exp(-gamma * (r**2 + c**2)), kind)
     i, j = _all_pairs(side * side)
@@ -689,9 +689,9 @@ def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None)
 
 
 def _lattice(side: int, periodic: bool, dimensions: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Nearest neighbors on a lattice, along the last axis first.
+    """Return nearest neighbors on a lattice, along the last axis first.
 
-    A periodic side of 2 would join pairs twice.
+    A periodic side of 2 would give each pair twice.
     """
     side, dimensions = _at_least("side", side, 3 if periodic else 2), _axes(dimensions)
     memory.require(

@@ -28,7 +28,7 @@ def named():
 
 
 def per_factor(value):
-    """Two energies per factor, with something wrong at value 1 of factor 2."""
+    """Return two energies per factor, with a given value 1 of factor 2."""
     energy = np.zeros((4, 2))
     energy[2, 1] = value
     return energy
@@ -293,7 +293,7 @@ def assert_says(caught, pieces):
 
 @pytest.fixture
 def no_sampling(monkeypatch):
-    """Fails if a chain is started."""
+    """Fail if a chain is started."""
 
     def refuse(*_):
         raise AssertionError("sampling has begun")
@@ -360,7 +360,7 @@ def test_bad_requests_to_sample(case, no_sampling):
 
 @pytest.fixture
 def small_memory(monkeypatch):
-    """A machine with 1 GiB left."""
+    """Simulate a machine with 1 GiB left."""
     monkeypatch.setattr(memory, "available", lambda: 2**30)
 
 

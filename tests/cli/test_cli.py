@@ -22,7 +22,7 @@ from tests.zoo import ZOO
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder; returns exit code, stdout and stderr."""
+    """Run the command line in an empty folder; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
@@ -111,7 +111,7 @@ def test_demo_prints_json(command, tmp_path):
 
 @pytest.mark.parametrize("updates", [0, 10])
 def test_a_demo_too_short_to_draw_ends_in_order(command, tmp_path, updates):
-    """Either a picture, or one line that says why not."""
+    """There is either a picture, or one line with the reason why not."""
     code, _, err = command("demo", "--updates", updates, "-q", "-o", "p.png")
     if code == 0:
         assert (tmp_path / "p.png").is_file()
@@ -156,7 +156,7 @@ def test_sample_prints_nothing_but_json(command):
 
 
 def test_json_holds_no_nan(command):
-    """NaN and Infinity are not JSON, and machines refuse them."""
+    """NaN and Infinity are not JSON, and many parsers refuse them."""
 
     def refuse(name):
         raise AssertionError(f"{name} in the output")
@@ -228,7 +228,7 @@ def test_given_clamps_a_variable(command, tmp_path, variable):
         ("wet=yes", 0, 1),
         ("0=yes", 0, 1),
         ("wet=0", 0, 0),
-        ("7=1", 1, 1),  # a name before a number
+        ("7=1", 1, 1),  # a name before an index
         ("height=0.5", 2, 1),
         ("height=2", 2, 2),
         ("level=1.5", 3, 1),
@@ -435,7 +435,7 @@ def test_saving_onto_a_folder_is_refused(command, tmp_path):
 
 
 def test_the_program_as_a_shell_sees_it(tmp_path):
-    """A process of its own: an exit code, one line on stderr, and no file."""
+    """A separate process has an exit code, one line on stderr, and no file."""
     done = subprocess.run(
         [sys.executable, "-c", "from minigibbs.cli.main import main; main()", "sample", "no-such"],
         capture_output=True,

@@ -15,7 +15,7 @@ from tests.hard import HARD
 from tests.paths import LAWN
 from tests.zoo import ZOO
 
-# Of GRID under x0 = 1: x1 takes 1 or 2, x2 follows from it.
+# In GRID given x0 = 1, x1 is 1 or 2, and x2 follows from it.
 WEIGHTS = np.array([0.0, 0.4 * 1 * (2 + 1), 0.6 * 3 * (1 + 4)])
 
 
@@ -84,7 +84,7 @@ def test_json(command, grid):  # noqa: F811
 
 
 def test_sampled_where_exact_answers_are_off(command, tmp_path):  # noqa: F811
-    """Ten standard errors and 0.01 of slack for a marginal, eight of log Z."""
+    """Limits are ten standard errors plus 0.01 for a marginal, eight for log Z."""
     graph = HARD["apart"]
     mg.write(graph, tmp_path / "apart.mg")
     code, out, _ = command(

@@ -13,7 +13,7 @@ from tests.cli.test_cli import command  # noqa: F401
 
 @pytest.fixture
 def coins(tmp_path):
-    """Three variables whose best state is known."""
+    """Write three variables whose best state is known."""
     energies = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.5]])
     graph = mg.FactorGraph(
         [2, 2, 2], [mg.Unary(range(3), energies)], names=["a", "b", "=c"], labels=["no", "yes"]

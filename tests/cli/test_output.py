@@ -1,4 +1,4 @@
-"""Output of commands: a file first, words next, warnings on stderr, exit codes."""
+"""Output of commands: files first, then text; warnings on stderr; exit codes."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def read_csv(text):
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-# Messages about runs with little information
+# Messages about runs with little information.
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_large_seeds_are_text_in_json_and_shown_in_the_table(command):  # noqa: 
     assert seed in command("sample", LATTICE, "--sweeps", 20, "--seed", seed, "-q")[1]
 
 
-# How a run ended
+# How a run ended.
 
 
 def test_a_goal_that_is_not_met_in_time(command, tmp_path):  # noqa: F811
@@ -94,12 +94,12 @@ def test_a_goal_that_is_met(command):  # noqa: F811
 
 
 def generation(folder):
-    """How often a run has been saved in a checkpoint folder."""
+    """Return how often a run has been saved in a checkpoint folder."""
     return max((int(path.stem[6:]) for path in folder.glob("state-*.npz")), default=0)
 
 
 def wait_for(folder, wanted, alive):
-    """Until a run has been saved so often; fails if it ends first."""
+    """Wait until a run has been saved this often; fail if it ends first."""
     while generation(folder) < wanted:
         assert alive()
         time.sleep(0.01)
@@ -112,7 +112,7 @@ def wait_for(folder, wanted, alive):
 )
 @pytest.mark.parametrize("out", ["run.mgr", "m.csv"])
 def test_signals_keep_what_was_sampled(tmp_path, number, code, ended, out):
-    """From outside, in a process of its own; the third checkpoint is written while chains run."""
+    """The signal comes from outside, to a separate process, after its third checkpoint."""
     program = subprocess.Popen(
         [*PROGRAM, "sample", LATTICE, "--sweeps", str(10**9), "--record", "marginals", "-q"]
         + ["--warmup", "0", "--checkpoint", "saved", "--every", "0.05s", "--out", out],
@@ -158,7 +158,7 @@ def test_a_run_that_ended_before_it_recorded_keeps_its_exit_code(
     assert list(tmp_path.iterdir()) == []
 
 
-# Checkpoints are runs
+# Checkpoints are runs.
 
 
 def test_a_checkpoint_is_reported_and_loaded(command, tmp_path):  # noqa: F811
@@ -173,7 +173,7 @@ def test_a_checkpoint_is_reported_and_loaded(command, tmp_path):  # noqa: F811
 
 @pytest.fixture
 def read_only(tmp_path):
-    """A checkpoint in a folder without write permission, as far as the system enforces it."""
+    """Return a checkpoint without write permission, as far as the system enforces it."""
     folder = tmp_path / "saved"
     sample(ZOO["mixed"], sweeps=200, seed=1, progress=False, checkpoint=folder)
     (folder / "lock").unlink(missing_ok=True)
@@ -189,7 +189,7 @@ def listing(folder):
 
 
 def test_a_checkpoint_is_read_without_writing(command, read_only, tmp_path):  # noqa: F811
-    """Root may write anywhere, so the files left afterwards are compared too."""
+    """Root may write anywhere, so the remaining files are compared, too."""
     before = listing(read_only)
     assert mg.load(read_only).info.updates == 4 * 200 * len(ZOO["mixed"])
     assert command("report", "saved", "-o", "p.html")[0] == 0
@@ -211,7 +211,7 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     """Every load returns a complete run, no shorter than the previous one, while the run saves.
 
     The run makes a segment and saves each time the gate opens, once during each load.
-    Segments grow by 8 at most, so that five of them are far from the end.
+    Segments grow at most 8 times, so that five of them are far from the end.
     """
     folder, gate, done, seen = tmp_path / "saved", threading.Semaphore(0), [], []
     real = loop.wait
@@ -237,7 +237,7 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     assert seen[-1] < mg.load(folder).info.updates == done[0].info.updates
 
 
-# Where results go
+# Destinations of results.
 
 
 def test_csv_on_stdout(command, tmp_path):  # noqa: F811
@@ -334,12 +334,12 @@ def test_results_are_saved_before_anything_is_said_of_them(
     assert len(os.listdir(tmp_path)) == 1
 
 
-# Options that are passed on
+# Options that are passed on.
 
 
 @pytest.mark.parametrize("options", [["--sweeps", 10], ["--until", "rhat=1.1,ess=5"]], ids=str)
 def test_every_option_reaches_the_run(command, monkeypatch, options):  # noqa: F811
-    """The backend too, which `--until` once dropped."""
+    """The backend is included, which `--until` once dropped."""
     seen = {}
 
     def note(graph, **given):
@@ -385,7 +385,7 @@ def test_implicit_models_are_sampled_with_their_energies(command, tmp_path):  # 
     assert json.loads(out)["energy_mean"] is not None
 
 
-# Names that are out to do harm
+# Hostile names.
 
 HOSTILE = {
     "escape": "red \x1b[31m",
@@ -398,7 +398,7 @@ HOSTILE = {
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A model file with such names and labels, whose chains disagree."""
+    """Write a model file with hostile names and labels, whose chains disagree."""
     graph = mg.FactorGraph(
         [2] * 5,
         [mg.Ising([0, 1, 2, 3, 4], [1, 2, 3, 4, 0], 3.0)],
@@ -427,7 +427,7 @@ def test_hostile_names_are_shown_and_not_obeyed(command, hostile, options):  # n
 
 @pytest.mark.parametrize("number", range(5))
 def test_every_hostile_name_may_be_the_worst(command, tmp_path, number):  # noqa: F811
-    """The table shows it with its R-hat, brackets and all."""
+    """The table shows it with its R-hat, including brackets."""
     name = list(HOSTILE.values())[number]
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 30.0)], names=[name, "b"])
     mg.write(graph, tmp_path / "a.mg")

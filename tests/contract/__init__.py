@@ -1,1 +1,1 @@
-"""The contract of ensembles: every layout, on every device, does the same."""
+"""Tests of the contract of ensembles, for every layout on every device."""

@@ -1,6 +1,6 @@
-"""Models for the contract: at least one for each layout, ladder and variant of the registry.
+"""Models of the contract: at least one for each layout, ladder and variant of the registry.
 
-A layout that is added to the registry needs a model here that gets it. `test_layouts` says so.
+A new layout in the registry needs a model here that uses it. `test_layouts` checks this.
 """
 
 from typing import NamedTuple
@@ -13,13 +13,13 @@ from tests.settings import LAYOUT_CASES
 
 
 class Model(NamedTuple):
-    """A model in two sets of weights, and how it is sampled."""
+    """A model with two sets of weights, and its sampler."""
 
     graph: mg.FactorGraph
     other: mg.FactorGraph
     sampler: Sampler
-    scan: str | None = "chromatic"  # None for samplers that sweep
-    simulated: tuple[int, ...] = (33,)  # chains in the simulator, which is slow
+    scan: str | None = "chromatic"  # None for samplers of whole sweeps
+    simulated: tuple[int, ...] = (33,)  # numbers of chains in the simulator, which is slow
 
 
 def lattice(beta):
@@ -27,12 +27,12 @@ def lattice(beta):
 
 
 def stencil(beta):
-    """The same by displacements, with couplings of both signs."""
+    """Return the lattice by displacements, with couplings of both signs."""
     return mg.FactorGraph([2] * 16, [mg.Stencil((4, 4), [(0, 1), (1, 0)], [beta, -beta])])
 
 
 def spins_on(shape, offsets, weights, periodic=True, field=0.0):
-    """Spins of a lattice, with the same field at each site."""
+    """Return spins of a lattice, with the same field at each site."""
     sites = int(np.prod(shape))
     factors = [mg.Stencil(shape, offsets, weights, periodic)]
     if field:
@@ -41,20 +41,20 @@ def spins_on(shape, offsets, weights, periodic=True, field=0.0):
 
 
 def wide(beta):
-    """Rows that fill their words, and neighbors of two strengths in four colors."""
+    """Return rows that fill their words, with neighbors of two strengths in four colors."""
     return spins_on(
         (4, 128), [(0, 1), (1, 0), (1, 1), (1, -1)], [beta, beta, -0.5 * beta, 0.5 * beta]
     )
 
 
 def cube(scale):
-    """A glass of +-J couplings in three dimensions."""
+    """Return a glass of +-J couplings in three dimensions."""
     signs = np.random.default_rng(4).choice([-scale, scale], (3, 4, 4, 64))
     return spins_on((4, 4, 64), [(1, 0, 0), (0, 1, 0), (0, 0, 1)], signs)
 
 
 def diluted(scale):
-    """Couplings of both signs and 0, open sides, words that are not full, a field, evidence."""
+    """Return couplings of both signs and 0, open sides, partial words, a field, evidence."""
     weights = scale * np.random.default_rng(5).choice([-1.0, 0.0, 1.0], (3, 3, 4, 70))
     offsets, periodic = [(1, 0, 0), (0, 1, 0), (0, 0, 1)], [False, True, False]
     graph = spins_on((3, 4, 70), offsets, weights, periodic, 0.3 * scale)
@@ -62,12 +62,12 @@ def diluted(scale):
 
 
 def opened(beta):
-    """Rows that fill their words but end, and a displacement beyond the lattice's side."""
+    """Return rows that fill their words but end, and a displacement beyond the lattice's side."""
     return spins_on((5, 64), [(0, 1), (1, 0), (7, 3)], [beta, -beta, beta], False, -0.2)
 
 
 def glass(scale, evidence=None):
-    """Fields, couplings of both signs, and clamped variables."""
+    """Return spins with fields, couplings of both signs, and clamped variables."""
     rng, (i, j) = np.random.default_rng(0), np.triu_indices(6, 1)
     pairs = mg.Ising(i, j, scale * rng.normal(size=len(i)))
     fields = mg.Unary([0, 3], scale * rng.normal(size=(2, 2)))
@@ -75,7 +75,7 @@ def glass(scale, evidence=None):
 
 
 def tables(scale):
-    """Domains of different sizes, joined by tables of two and by pairs."""
+    """Return domains of different sizes, coupled by tables of two and by pairs."""
     rng = np.random.default_rng(1)
     parts = [
         mg.Table([[0, 1]], scale * rng.normal(size=(1, 2, 4))),
@@ -86,7 +86,7 @@ def tables(scale):
 
 
 def triples(scale):
-    """Factors of three variables, for which there is no vectorized layout."""
+    """Return factors of three variables, for which there is no vectorized layout."""
     rng = np.random.default_rng(2)
     table = scale * rng.normal(size=(3, 2, 3, 2))
     return mg.FactorGraph([2, 3, 2, 3, 2], [mg.Table([[0, 1, 2], [2, 3, 4], [4, 1, 0]], table)])
@@ -146,7 +146,7 @@ LADDERS = {
     ),
     "ladder of copies": Model(**two(tables), sampler=ladder(3, False), scan=None, simulated=(5,)),
 }
-# Their update depends on the weights, so that these stay the same.
+# Their updates depend on the weights, so the weights stay the same.
 VARIANTS = {
     f"variant {name}": Model(case.graph, case.graph, case.sampler, "shared", (5,))
     for name, case in LAYOUT_CASES.items()

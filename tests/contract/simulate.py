@@ -1,6 +1,6 @@
 """The contract in Numba's CUDA simulator; `test_layouts` starts this as a script.
 
-Compilation is off here, so that what compiled code prepares comes prepared.
+Compilation is off here, so results of compiled code are prepared in advance.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.running import simulate_cuda
 
 
 def packed_again(packed, rest, offset, sizes, factors, evidence):
-    """In place of `packing.pack`: all factors as compiled code packed them, or the others."""
+    """Replace `packing.pack`: return all factors as compiled code packed them, or the others."""
     return packed if any(one.kind == "stencil" for one in factors) else rest, offset
 
 
@@ -41,7 +41,7 @@ def run_case(path):
             energies[id(packed)] = simulate_cuda.restore(case[which]["energy"], arrays)
             offset = case[which]["offset"]
             graphs[which] = mg.read(path.with_suffix(f".{which}.mg"))
-            others = rest if graphs[which].stencils else packed  # read apart, but equal
+            others = rest if graphs[which].stencils else packed  # read separately, but equal
             packing.pack = partial(packed_again, packed, others, offset)
             assert graphs[which].packed is packed
             plans[which] = steps.plan_of(model, graphs[which], chains, "cuda")

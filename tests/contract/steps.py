@@ -1,4 +1,4 @@
-"""The contract of an ensemble, step by step: the same on a CPU, in the simulator, on a GPU."""
+"""Steps that test the contract of an ensemble: the same on a CPU, in the simulator, on a GPU."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from minigibbs.running.checkpoint.saver import stacked
 from minigibbs.running.request import Options
 
 WARMUP, FIRST_RECORDS, RECORDS, SEED = 2, 3, 5, 11  # in sweeps
-# Names of what `perform` returns that is one state per chain.
+# Results of `perform` that are one state per chain.
 STATES = ("first", "warmed", "recorded", "later", "restored", "loaded", "moved", "reweighted")
 
 
 def plan_of(model, graph, chains, backend="cpu"):
-    """A run that records every sweep of every chain."""
+    """Plan a run that records every sweep of every chain."""
     rows = {"chains": chains} if backend == "cuda" else {}
     options = Options(
         sampler=model.sampler,
@@ -28,12 +28,12 @@ def plan_of(model, graph, chains, backend="cpu"):
 
 
 def sweep_of(graph):
-    """Updates of a sweep."""
+    """Return the number of updates of a sweep."""
     return int((graph.evidence < 0).sum())
 
 
 def states_of(graph, chains, seed):
-    """Random states, by a seed; the states of few chains are the first states of many."""
+    """Draw states by a seed; the states of few chains are the first states of many."""
     values = np.random.default_rng(seed).random((chains, len(graph))) * graph.sizes
     clamped = graph.evidence >= 0
     states = values.astype(graph.state_type)
@@ -42,9 +42,9 @@ def states_of(graph, chains, seed):
 
 
 class Whole:
-    """The groups of a plan as one ensemble.
+    """All groups of a plan as one ensemble.
 
-    `own` says whether the backend makes the groups itself, so that it can check their states.
+    `own`: whether the backend creates the groups, so that it can check their states.
     """
 
     def __init__(self, groups, own=True):
@@ -65,7 +65,7 @@ class Whole:
             group.warmed += 0 if recording else updates
 
     def state(self):
-        """Copies: groups may return their own arrays."""
+        """Return copies, because groups may return their own arrays."""
         rows = [
             {name: array.copy() for name, array in group.rows(0).items()} for group in self.groups
         ]
@@ -73,7 +73,7 @@ class Whole:
 
     def restore(self, saved):
         states, rows = saved
-        if self.own:  # as a checkpoint is: all arrays are checked
+        if self.own:  # checks all arrays, like a checkpoint
             restore_states(self.groups[0].plan, self.groups, states)
         for number, group in enumerate(self.groups):
             if not self.own:
@@ -85,22 +85,22 @@ class Whole:
             group.follow(old)
 
     def collected(self):
-        """Records of all chains."""
+        """Return the records of all chains."""
         parts = [group.collect() for group in self.groups]
         names = ("draws", "energy", "counts", "visits")
         return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
 
     def counts_every_sweep(self, sweep):
-        """Whether marginals are counted after every sweep, as opposed to updates or some sweeps."""
+        """Return whether marginals are counted exactly once per sweep."""
         return all(
             getattr(group, "every", group.unit) == group.unit == sweep for group in self.groups
         )
 
 
 def perform(place, graph, chains):
-    """Take an ensemble through everything that it can do.
+    """Make an ensemble execute everything in its contract.
 
-    `place(which, states)` makes a `Whole` of the model's weights "graph" or "other".
+    `place(which, states)` creates a `Whole` of the model's weights "graph" or "other".
     """
     sweep, found = sweep_of(graph), {}
     start, elsewhere = states_of(graph, chains, 1), states_of(graph, chains, 2)

@@ -1,4 +1,4 @@
-"""Every layout, ladder and variant of the registry, on every device: one contract."""
+"""Every layout, ladder and variant of the registry satisfies one contract on every device."""
 
 import json
 import os
@@ -34,21 +34,21 @@ def layout_of(name):
 
 
 def data_of(model, graph):
-    """What sweeps read."""
+    """Return the data that sweeps read."""
     if model.scan == "chromatic":
         return registry.color_data(model.sampler, graph)
     return model.sampler.prepare(graph)
 
 
 def energy_parts(model, graph):
-    """What energies of spins on a device are made of."""
+    """Return pairs and fields of the energy of spins on a device."""
     data = data_of(model, graph)
     spins = isinstance(data, SpinColors | SpinTailColors)
     return spin_energy(graph, data.variable) if spins else None
 
 
 def placing(model, chains, one_by_one):
-    """A function that places chains of the model on the CPU."""
+    """Return a function that creates chains of the model on the CPU."""
     graphs = {"graph": model.graph, "other": model.other}
     plans = {which: plan_of(model, graph, chains) for which, graph in graphs.items()}
     data = {which: data_of(model, graph) for which, graph in graphs.items()}
@@ -65,7 +65,7 @@ def placing(model, chains, one_by_one):
 
 @cache
 def reference(name):
-    """A model's chains on the CPU, one by one. No chain depends on how many there are."""
+    """Run a model's chains on the CPU individually. No chain depends on the number of chains."""
     model = MODELS[name]
     return perform(placing(model, MOST, True), model.graph, MOST)
 
@@ -85,7 +85,7 @@ def test_two_sets_of_weights_have_one_layout():
         assert layout_of(name) is registry.chromatic_layout(model.sampler, model.other)
 
 
-# Chains in groups of their own do not depend on the number of chains.
+# Chains in separate groups do not depend on the number of chains.
 ON_THE_CPU = [
     (name, chains) for name in MODELS for chains in (CHAINS if name in CHROMATIC else [MOST])
 ]
@@ -154,7 +154,7 @@ def test_on_a_simulated_gpu(name, chains, simulated):
 
 @pytest.mark.parametrize("name", ["lattice", "potts", "ladder of bits", "variant small"])
 def test_a_mistake_would_be_noticed(name):
-    """Chains of other numbers, states that were not saved, weights that stay."""
+    """Permuted chains, states that were not saved, and stale weights are detected."""
     found, graph = reference(name), MODELS[name].graph
     shifted = found | {"warmed": np.roll(found["warmed"], 1, axis=0)}
     stale = found | {"restored": found["recorded"]}

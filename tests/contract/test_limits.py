@@ -1,4 +1,4 @@
-"""Limits of chains and variables on a GPU, without one: every launch is within a device's limits.
+"""Every launch is within a device's limits of chains and variables; no GPU is needed.
 
 Groups are placed and advanced on a device that allocates nothing and launches nothing. Launches
 have the same shapes as in a real run.
@@ -85,7 +85,7 @@ class Array:
 
 
 class EmptyDevice:
-    """In place of `Device`."""
+    """Replacement of `Device`."""
 
     def free_bytes(self):
         return 1 << 60
@@ -102,7 +102,7 @@ class EmptyDevice:
 
 @pytest.fixture
 def launches(monkeypatch):
-    """The shapes of all launches that are made."""
+    """Return a list of the shapes of all launches."""
     made = []
 
     def configure(kernel, items, threads, shared=0, folded=False):
@@ -130,7 +130,7 @@ def launches(monkeypatch):
 
 
 def start_of(graph, chains):
-    """States that take no memory."""
+    """Return states that need no memory."""
     return np.broadcast_to(np.zeros(len(graph), graph.state_type), (chains, len(graph)))
 
 
@@ -169,7 +169,7 @@ def test_every_launch_is_within_the_limits(name, chains, launches):
 
 
 def place(plan, data, chains):
-    """A group of all chains, whose states take no memory."""
+    """Create a group of all chains, whose states need no memory."""
     states = start_of(plan.graph, chains)
     if type(data) in backend.GROUPS:
         group = backend.GROUPS[type(data)](plan, data)

@@ -1,4 +1,4 @@
-"""Small files of other programs, as the tests of formats and the fuzzing begin with them."""
+"""Small files in other programs' formats, for the tests of formats and the fuzzing."""
 
 import struct
 
@@ -24,8 +24,10 @@ SMALL = """MARKOV
 
 
 def written(folder, variables, factors, weights=(1.0,), domains=None, fixed=1):
-    """Write a graph: variables (role, value, type, size), factors (function, literals, weight id,
-    feature), each literal (variable, value)."""
+    """Write a graph.
+
+    Variables are (role, value, type, size), factors (function, literals, weight id, feature), and
+    literals (variable, value)."""
     edges = sum(len(literals) for _, literals, *_ in factors)
     files = {
         "meta": f"{len(weights)},{len(variables)},{len(factors)},{edges},a,b,c\n".encode(),
@@ -52,7 +54,7 @@ def written(folder, variables, factors, weights=(1.0,), domains=None, fixed=1):
 BOOLEAN, THREE = (0, 0, 0, 2), (0, 0, 1, 3)
 FUNCTIONS = [0, 1, 2, 3, 4, 7, 8, 9, 12, 13]
 
-# Clauses with a repeated literal, and one that always holds.
+# Clauses with a repeated literal, and one that is always true.
 CNF = """c a formula
 p cnf 4 5
 1 -2 0 2 3

@@ -1,4 +1,4 @@
-"""BIF networks: names, labels and tables are right; zeros and damage are refused."""
+"""BIF networks: names, labels and tables are correct; zeros and damage are refused."""
 
 import gzip
 import json
@@ -47,7 +47,7 @@ def test_evidence_goes_by_names_and_labels():
     run = mg.sample(given, sweeps=20_000, seed=1, progress=False)
     found = run.marginal("sprinkler")
     assert found.values == ("on", "off")
-    np.testing.assert_allclose(found.probability, weights / weights.sum(), atol=0.02)  # 5 errors
+    np.testing.assert_allclose(found.probability, weights / weights.sum(), atol=0.02)  # 5 sigma
 
 
 def test_a_whole_table_has_the_child_first(tmp_path):
@@ -86,7 +86,7 @@ def test_states_that_cannot_occur_are_pruned(tmp_path):
     graph = mg.read(written(tmp_path, PAIR.format(rows="default 0.0, 1.0;")))
     assert graph.domains.values(1) == ("v",)
     assert graph.condition({"b": "v"}).evidence.tolist() == [-1, 0]
-    assert graph.condition({"b": 1}).evidence.tolist() == [-1, 0]  # its number in the file
+    assert graph.condition({"b": 1}).evidence.tolist() == [-1, 0]  # its index in the file
     with pytest.raises(mg.GraphError, match="no factor forbids"):
         graph.condition({"b": "u"})
     run = mg.sample(graph, sweeps=50, seed=1, progress=False)
@@ -202,4 +202,4 @@ def test_real_networks_are_what_their_uai_twins_are(name):
 def test_a_real_network_has_the_published_marginals():
     run = mg.sample(mg.read(DATA / "bnlearn/survey.bif.gz"), sweeps=20_000, seed=1, progress=False)
     for variable, row in enumerate(uai.read_marginals(DATA / "bnlearn/survey.uai.MAR")):
-        np.testing.assert_allclose(run.marginal(variable).probability, row, atol=0.012)  # 5 errors
+        np.testing.assert_allclose(run.marginal(variable).probability, row, atol=0.012)  # 5 sigma

@@ -1,4 +1,4 @@
-"""Formulas (.cnf) and weighted clauses (.wcnf) against counting by hand."""
+"""Formulas (.cnf) and weighted clauses (.wcnf) against explicit counting."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def written(tmp_path, content, name):
 
 
 def violated(state, clauses):
-    """The clauses that no literal makes true."""
+    """Return the clauses without a true literal."""
     return [k for k, c in enumerate(clauses) if not any(state[abs(v) - 1] == (v > 0) for v in c)]
 
 
@@ -83,7 +83,7 @@ def test_clauses_with_the_same_negations_share_a_table(tmp_path):
 
 
 def test_maximize_solves_a_formula(tmp_path):
-    """Random 3-SAT at ratio 3: every such instance that is drawn here has solutions."""
+    """Random 3-SAT at ratio 3: every instance that is drawn here has solutions."""
     rng = np.random.default_rng(2)
     hidden = rng.integers(0, 2, 40)
     lines = []

@@ -1,4 +1,4 @@
-"""Cost function networks: .wcsp and .cfn, both ways."""
+"""Cost function networks: reading and writing of .wcsp and .cfn."""
 
 import math
 
@@ -30,11 +30,11 @@ def written(tmp_path, name, content):
 def test_costs_of_a_wcsp_file(tmp_path):
     graph = mg.read(written(tmp_path, "a.wcsp", WCSP))
     assert graph.sizes.tolist() == [2, 3, 2]
-    assert graph.log_potential([0, 0, 0]) == -5 - 3
-    assert graph.log_potential([1, 1, 1]) == -7 - 1
+    assert graph.log_potential([0, 0, 0]) == -5 - 3 - 4
+    assert graph.log_potential([1, 1, 1]) == -7 - 1 - 4
     assert graph.log_potential([1, 2, 1]) == -math.inf  # the cost is the upper bound
     cold = mg.read(written(tmp_path, "a.wcsp", WCSP), beta=0.5)
-    assert cold.log_potential([0, 0, 0]) == -4
+    assert cold.log_potential([0, 0, 0]) == -6
 
 
 def test_costs_of_a_cfn_file(tmp_path):
@@ -46,6 +46,19 @@ def test_costs_of_a_cfn_file(tmp_path):
     assert graph.log_potential([1, 1, 0]) == -math.inf
     gains = CFN.replace(b"<20.5", b">-20.5")
     assert mg.read(written(tmp_path, "b.cfn", gains)).log_potential([0, 0, 1]) == 2.5 + 1
+
+
+def test_costs_over_no_variables_count(tmp_path):
+    """Preprocessed networks have one: the cost of every state. Log Z was wrong without it."""
+    cfn = CFN.replace(b'"functions": {', b'"functions": {"all": {"scope": [], "costs": [4]}, ')
+    graph = mg.read(written(tmp_path, "a.cfn", cfn), beta=0.5)
+    assert graph.log_potential([0, 0, 1]) == 0.5 * (-2.5 - 1 - 4)
+    for name, content in (
+        ("b.wcsp", WCSP.replace(b"0 4 0", b"0 20 0")),
+        ("b.cfn", cfn.replace(b"[4]", b"[20.5]")),
+    ):
+        with pytest.raises(mg.FormatError, match="every state is forbidden"):
+            mg.read(written(tmp_path, name, content))
 
 
 @pytest.mark.parametrize("ending", [".wcsp", ".cfn", ".wcsp.gz", ".cfn.xz"])

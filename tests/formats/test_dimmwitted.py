@@ -1,4 +1,4 @@
-"""DimmWitted's graphs: every function means what it should, damage is refused with the byte."""
+"""DimmWitted's graphs: every function has its meaning, and damage is refused with the byte."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ real = pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in 
 
 
 def meaning(function, literals):
-    """DimmWitted's functions, written down a second time."""
+    """Return DimmWitted's functions, in a second implementation."""
     *body, head = literals
     implied = sum((not one) or head for one in body) if body else int(head)
     return {
@@ -186,7 +186,7 @@ DAMAGE = {
 def test_damage_is_refused_with_the_place(tmp_path, case):
     changed, message = DAMAGE[case]
     written(tmp_path, *PAIR)
-    assert mg.read(tmp_path).stats.factors == 2  # it is the damage that is refused
+    assert mg.read(tmp_path).stats.factors == 2  # the refusal is due to the damage
     for kind, content in changed.items():
         (tmp_path / f"graph.{kind}").write_bytes(content)
     with pytest.raises(mg.FormatError, match=message):

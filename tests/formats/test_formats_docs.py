@@ -1,4 +1,4 @@
-"""docs/formats.md: its examples run as printed and print what their comments say."""
+"""docs/formats.md: its examples run as printed and print what their comments state."""
 
 import re
 

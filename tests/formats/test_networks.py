@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.graph.domains import all_values
 from tests.formats.files import XMLBIF
 from tests.paths import DATA, LAWN
 
@@ -14,6 +15,17 @@ def written(folder, content, name="a.xmlbif"):
     path = folder / name
     path.write_text(content)
     return path
+
+
+IMPOSSIBLE = """
+network n { }
+variable night { type discrete [ 2 ] { frost, mild }; }
+variable grass { type discrete [ 3 ] { dry, "under water", wet }; }
+variable mud { type discrete [ 2 ] { no, yes }; }
+probability ( night ) { table 0.0, 1.0; }
+probability ( grass | night ) { (frost) 1.0, 0.0, 0.0; (mild) 0.3, 0.0, 0.7; }
+probability ( mud | grass ) { (dry) 1.0, 0.0; ("under water") 0.0, 1.0; (wet) 0.2, 0.8; }
+"""
 
 
 def assert_same(graph, other):
@@ -32,10 +44,17 @@ def test_networks_round_trip(tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_pruned_states_are_left_out(tmp_path, ending):
-    graph = mg.read(LAWN.parent / "sprinkler.bif")
-    mg.write(graph, tmp_path / f"a.{ending}")
-    assert_same(graph, mg.read(tmp_path / f"a.{ending}"))
+def test_pruned_states_are_written(tmp_path, ending):
+    """They have probability 0, so that they are pruned again when the file is read."""
+    graph = mg.read(written(tmp_path, IMPOSSIBLE, "given.bif"))
+    assert graph.sizes.tolist() == [1, 2, 2]
+    everything = [all_values(graph.domains, variable) for variable in range(len(graph))]
+    assert everything == [("frost", "mild"), ("dry", "under water", "wet"), ("no", "yes")]
+    mg.write(graph, tmp_path / "a.mg")  # this file keeps the names of pruned states
+    mg.write(mg.read(tmp_path / "a.mg"), tmp_path / f"a.{ending}")
+    back = mg.read(tmp_path / f"a.{ending}")
+    assert_same(graph, back)
+    assert [all_values(back.domains, variable) for variable in range(len(back))] == everything
 
 
 @pytest.mark.parametrize("ending", ["bif", "xmlbif"])
@@ -54,7 +73,7 @@ def test_strange_names_round_trip(tmp_path, ending):
 
 
 def test_children_are_found_wherever_they_stand(tmp_path):
-    """The child is the first variable of one table, and the second of another of three."""
+    """The child is the first variable of one table, and the second of three in another."""
     rng = np.random.default_rng(1)
     chance = rng.dirichlet(np.ones(2), (2, 2))  # [0, 2, child]
     graph = mg.FactorGraph(

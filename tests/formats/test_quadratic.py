@@ -16,7 +16,7 @@ def test_energies_of_a_qubo(tmp_path):
 
 
 def test_the_topology_is_ignored(tmp_path):
-    """qbsolv knows 0 and unconstrained."""
+    """qbsolv uses 0 and unconstrained."""
     text = QUBO.replace("qubo 0", "qubo unconstrained")
     x = every_state(4)
     graphs = [mg.read(written(tmp_path, one, "a.qubo")) for one in (QUBO, text)]

@@ -1,4 +1,4 @@
-"""UAI files: written files read back, real models are right, damage is refused."""
+"""UAI files: written files are read back, real models are correct, damage is refused."""
 
 import gzip
 import json
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import minigibbs as mg
 from minigibbs.formats import text, uai
 from minigibbs.formats.pruning import TableFactor, prune
+from minigibbs.graph.domains import all_values
 from minigibbs.system import files
 from tests.formats.files import SMALL
 from tests.paths import DATA
@@ -80,7 +81,7 @@ def test_what_follows_the_tables_is_left_unread(tmp_path, tail):
 
 @st.composite
 def graphs(draw):
-    """Small graphs with every kind of factor."""
+    """Draw small graphs with every kind of factor."""
     count = draw(st.integers(2, 4))
     sizes = draw(st.lists(st.integers(1, 3), min_size=count, max_size=count))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -360,11 +361,25 @@ def test_a_pruned_model_in_our_own_format_knows_its_states(tmp_path):
     assert again.condition({0: 2}).evidence.tolist() == [1, -1]
     with pytest.raises(mg.GraphError, match="no factor forbids"):
         again.condition({0: 0})
+    header, arrays = files.read_arrays(tmp_path / "a.mg", "minigibbs-model-1")
+    earlier = {"0": [3, [1, 2]]}  # earlier files have no names of pruned states
+    files.write_arrays(tmp_path / "a.mg", {**header, "pruned": earlier}, arrays)
+    assert all_values(mg.read(tmp_path / "a.mg").domains, 0) == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
     "pruned",
-    [{"0": [3, [2, 1]]}, {"0": [3, [1, 3]]}, {"0": [3, [1]]}, {"7": [3, [1, 2]]}, {"0": 3}],
+    [
+        {"0": [3, [2, 1]]},
+        {"0": [3, [1, 3]]},
+        {"0": [3, [1]]},
+        {"7": [3, [1, 2]]},
+        {"0": 3},
+        {"0": [3, [1, 2], ["a", "b"]]},
+        {"0": [3, [1, 2], [1]]},
+        {"0": [3, [1, 2], [["a"]]]},
+        {"0": [3, [1, 2], 4]},
+    ],
 )
 def test_a_file_with_impossible_pruning_is_refused(tmp_path, pruned):
     mg.write(mg.read(written(tmp_path, PADDED)), tmp_path / "a.mg")
@@ -405,7 +420,7 @@ def test_evidence_on_a_pruned_variable_means_the_files_numbers(tmp_path):
 
 
 def test_pruning_goes_on_until_nothing_changes(tmp_path):
-    """x0 may not be 0; x0 and x1 are equal, x1 and x2 too: all are 1 or 2 of 3."""
+    """x0 is not 0; x0 and x1 are equal, as are x1 and x2: all are 1 or 2 of 3 values."""
     chain = np.eye(3) + np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0]])
     factors = [
         TableFactor((2, 1), chain),
@@ -420,7 +435,7 @@ def test_pruning_goes_on_until_nothing_changes(tmp_path):
 
 
 def test_long_chains_are_pruned_in_time():
-    """Each step uncovers the next; the work grows with the length, not its square."""
+    """Each step enables the next; the work is linear in the length, not quadratic."""
     count = 20_000
     equal = np.array([[1.0, 0.0], [0.0, 1.0]])
     factors = [TableFactor((v + 1, v), equal) for v in reversed(range(count))]
@@ -544,7 +559,7 @@ def test_malformed_models_are_refused_with_the_line(tmp_path, case):
 
 
 def test_truncated_models_are_refused(tmp_path):
-    """Every cut, but those inside the last number, which leave a number."""
+    """Every truncation is refused, except within the last number, where a number remains."""
     for length in range(len(SMALL.rstrip()) - 2):
         with pytest.raises(mg.FormatError):
             mg.read(written(tmp_path, SMALL[:length]))
@@ -603,7 +618,7 @@ def test_text_that_does_not_fit_memory_is_refused(tmp_path, monkeypatch, ending)
 
 
 def test_claims_take_no_memory(tmp_path):
-    """A domain as large as can be costs nothing until somebody samples it."""
+    """The largest possible domain costs nothing until it is sampled."""
     tracemalloc.start()
     try:
         graph = mg.read(written(tmp_path, "MARKOV 2 2147483647 2 1 1 1 2 0 1"))
@@ -647,7 +662,7 @@ def test_edited_files_read_or_are_refused(tmp_path, changes, floor):
     path = written(tmp_path, edited(SMALL.encode(), changes))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of zeros that are raised
+            warnings.simplefilter("ignore", UserWarning)  # about raised zeros
             graph = uai.read(path, floor)
     except mg.MinigibbsError:
         return
@@ -704,10 +719,10 @@ def test_real_models_have_the_published_answers(model):
     "model", ["bnlearn/survey", "libdai/testfast", "uai2014/ObjectDetection_28"]
 )
 def test_sampled_marginals_agree_with_the_exact_ones(tmp_path, model):
-    """Chains give the error: 12 standard errors over 8 chains, and 1e-4 for values hardly seen.
+    """Errors are estimated from 8 chains: 12 standard errors, and 1e-4 for rare values.
 
-    A t variable with 7 degrees of freedom is beyond 12 with probability 6.3e-6; 600 values at the
-    most make that one false alarm in 260 seeds, and the seed is fixed.
+    A t variable with 7 degrees of freedom exceeds 12 with probability 6.3e-6. At most 600 values
+    make that one false alarm in 260 seeds, and the seed is fixed.
     """
     graph = mg.read(DATA / f"{model}.uai")
     run = mg.sample(graph, sweeps=4000, warmup=2000, chains=8, seed=3, threads=1, progress=False)
@@ -728,6 +743,7 @@ def test_large_real_models_are_read():
     evidence = uai.read_evidence(DATA / "uai2014" / "relational_1.uai.evid")
     assert (len(graph), sum(map(len, graph.factors)), len(evidence)) == (500, 62_500, 17)
     stats = graph.condition(evidence).stats
-    # 72 factors join two clamped variables, 2,178 are constant once one of theirs is clamped.
+    # 72 factors join two clamped variables; 2,178 are constant once one of their variables is
+    # clamped.
     assert (stats.variables, stats.factors, stats.max_degree) == (483, 60_250, 250)
     assert stats.local_energy == pytest.approx(1.87, abs=0.01)

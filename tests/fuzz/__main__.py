@@ -2,9 +2,9 @@
 
 Every target gets its share of the time, in a child process with limited memory. A child that makes
 no progress is killed and counts as a hang. Harmful files are stored in `tests/fuzz/kept`, where the
-tests find them. A harmful graph is identified by its seed and number. By count, over many cores:
-`python -m tests.fuzz campaign --help`. Other campaigns are commands of their own: `python -m
-tests.fuzz api`, `signals`, `budgets`, `memory`, `files` and `environments`. Over many cores:
+tests find them. A harmful graph is identified by its seed and number. Campaigns by count over many
+cores: `python -m tests.fuzz campaign --help`. Other campaigns are separate commands: `python -m
+tests.fuzz api`, `signals`, `budgets`, `memory`, `files` and `environments`. These over many cores:
 `python -m tests.fuzz parallel --help`.
 """
 
@@ -22,7 +22,7 @@ from tests.fuzz import campaign as counted
 from tests.fuzz.cases import CHECKS, HARMLESS, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
 
-PATIENCE = dict.fromkeys(CHECKS, 300.0)  # seconds for a case, compilation included
+PATIENCE = dict.fromkeys(CHECKS, 300.0)  # seconds per case, compilation included
 USUAL_PATIENCE = 30.0
 
 
@@ -30,7 +30,7 @@ def child(target: str, seed: int, first: int, seconds: float, folder: Path) -> N
     """Try one case after the other, and write each result immediately."""
     if target not in CHECKS:
         valid(target)
-    run_case(target, seed, first, folder / "case")  # which imports and compiles
+    run_case(target, seed, first, folder / "case")  # imports and compiles
     end, number = time.monotonic() + seconds, first
     with limited_memory(), open(folder / "outcomes", "a", buffering=1) as outcomes:
         while time.monotonic() < end:
@@ -43,7 +43,7 @@ def child(target: str, seed: int, first: int, seconds: float, folder: Path) -> N
 
 
 def campaign(target: str, seed: int, seconds: float) -> Counter[str]:
-    """Try cases for a number of seconds; returns the count of each outcome."""
+    """Try cases for a number of seconds; return the count of each outcome."""
     deadline, first, found = time.monotonic() + seconds, 0, Counter[str]()
     while time.monotonic() < deadline - 1:
         with tempfile.TemporaryDirectory() as name:
@@ -68,7 +68,7 @@ def campaign(target: str, seed: int, seconds: float) -> Counter[str]:
 
 
 def watch(process: subprocess.Popen, folder: Path, patience: float) -> bool:
-    """Wait for a child; kills it, and returns False, if it stays at one case for too long."""
+    """Wait for a child; if it takes too long for one case, kill it and return False."""
     before, since = None, time.monotonic()
     while process.poll() is None:
         time.sleep(0.2)
@@ -89,7 +89,7 @@ def _outcomes(folder: Path) -> list[tuple[int, str]]:
 
 
 def main_api(arguments: list[str]) -> int:
-    """The command line of `api`, whose values take seconds to build."""
+    """Run the command `api`, whose values take seconds to build."""
     from tests.fuzz import api
 
     return api.main(arguments)

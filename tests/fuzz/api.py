@@ -1,8 +1,8 @@
 """Calls of the public API with wrong arguments: `python -m tests.fuzz api --cases 5000 --seed 3`.
 
-Every public function, constructor and method is called with valid arguments, of which some are
-replaced by values from a wide pool. A call is text, so that a finding is its own reproducer: paste
-it after `from tests.fuzz.values import *`. Calls run in a child process with a limit on memory. A
+Every public function, constructor and method is called with valid arguments, some of which are
+replaced by values from a large pool. A call is text, so that a finding is its own reproducer: paste
+it after `from tests.fuzz.values import *`. Calls run in a child process with limited memory. A
 child that spends too long on one call is killed and counts as a hang.
 """
 
@@ -29,24 +29,24 @@ from tests.fuzz.limits import limited_memory, seconds_used
 from tests.fuzz.values import ALWAYS, INSTANCES, NAMES, POOL, RESULTS, VALID, by_annotation
 
 OK, WARNED, REFUSED, SYSTEM = "ok", "warning", "our error", "error of the file system"
-ESTIMATOR = "error of scikit-learn"  # its contract wants its own errors for tables
+ESTIMATOR = "error of scikit-learn"  # its contract requires its own errors for tables
 HARMLESS = (OK, WARNED, REFUSED, SYSTEM, ESTIMATOR)
-PATIENCE = 60.0  # seconds of computing per call, compilation included
-_WALL = 600.0  # seconds per call, on a machine that others use too
+PATIENCE = 60.0  # processor seconds per call, compilation included
+_WALL = 600.0  # seconds per call, on a shared machine
 # Methods that only the library calls, with its own results: the interface of extensions.
 HOOKS = frozenset(
     "account bind carry_over check_domains count energies energy_cost entries from_dict "
     "implicit_energies ladder law lines local lower of pair_weights pieces prepare resolve totals "
     "varying weight_of with_flat with_numbers workspace".split()
 )
-# Instances of classes that calls and bridges return, which are not names of `mg`.
+# Instances of classes that calls and bridges return, and that are not names of `mg`.
 _HIDDEN = (
     "seen reader annealer temperatures ladder population imputer repairer machine restricted"
 ).split()
 
 
 class Target(NamedTuple):
-    """A public callable: how a call begins, and the names and annotations of its parameters."""
+    """A public callable: the text of its call, and the names and annotations of its parameters."""
 
     name: str
     parameters: dict[str, inspect.Parameter]
@@ -54,7 +54,7 @@ class Target(NamedTuple):
 
 @cache
 def targets() -> dict[str, Target]:
-    """Every public function, constructor and method by its name."""
+    """Return every public function, constructor and method by its name."""
     found: dict[str, Target] = {}
     for name, public in _public():
         if inspect.isclass(public):
@@ -86,7 +86,7 @@ def _public() -> Iterator[tuple[str, object]]:
 
 
 def _methods(name: str, public: type) -> Iterator[tuple[str, object]]:
-    """The constructor, and the methods of the instance that stands for the class."""
+    """Yield the constructor, and the methods of the instance that represents the class."""
     if issubclass(public, BaseException) or public.__module__.split(".")[0] != "minigibbs":
         return
     if name not in RESULTS:
@@ -112,7 +112,7 @@ def _add(found: dict[str, Target], title: str, function: object) -> None:
 
 
 def call(seed: int, number: int) -> str:
-    """The text of a call, fixed by a seed and a number."""
+    """Return the text of a call, determined by a seed and a number."""
     rng = random.Random(f"api {seed} {number}")
     known = list(targets().values())
     target = rng.choices(known, [len(one.parameters) for one in known])[0]
@@ -135,7 +135,7 @@ def call(seed: int, number: int) -> str:
 
 
 def _options(target: Target, rng: random.Random, wrong: bool) -> list[str]:
-    """An option of the function that gets what a call does not name."""
+    """Return an option of the function that receives further keyword arguments."""
     passed = targets().get(_PASSED.get(target.name, ""))
     known = {k: v for k, v in passed.parameters.items() if k not in _OWN} if passed else _READING
     name = rng.choice([*known, "unknown"])
@@ -162,7 +162,7 @@ def _choices(target, name, parameter, always, wrong) -> list[str]:
 
 
 def outcome(text: str) -> str:
-    """Outcome of a call: one of `HARMLESS`, or the foreign error and its place."""
+    """Return the outcome of a call: one of `HARMLESS`, or the foreign error and its place."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -179,7 +179,7 @@ def outcome(text: str) -> str:
 
 
 def _of_estimators(error: BaseException) -> bool:
-    """Whether scikit-learn refused a table or a fitted state, or our reader did in its words."""
+    """Return whether scikit-learn refused a table or a fitted state, or our reader did likewise."""
     last = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     theirs = "sklearn" in last.parts and ("minigibbs" not in last.parts or last.stem == "reading")
     return isinstance(error, ValueError | TypeError | AttributeError) and theirs
@@ -190,14 +190,14 @@ def _line(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The last function of ours that the error passed."""
+    """Return the last function of this library that the error passed."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "minigibbs" in frame.filename] or frames
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
 
 
 class Results:
-    """Outcomes counted, and a reproducer for each kind of harm."""
+    """Counts of outcomes, and a reproducer for each kind of failure."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -214,11 +214,11 @@ class Results:
 
     @property
     def harm(self) -> int:
-        """How many calls ended in anything but a result or an error of ours."""
+        """Count the calls that ended in anything but a result or an error of this library."""
         return sum(map(len, self.found.values()))
 
     def table(self) -> str:
-        """The counts, then each kind of harm with its shortest reproducer."""
+        """Format the counts, then each kind of failure with its shortest reproducer."""
         lines = [f"{count:>8,} {what}" for what, count in self.counts.most_common()]
         for what, texts in sorted(self.found.items(), key=lambda item: -len(item[1])):
             lines += [f"WRONG {len(texts)} x {what}", f"    {min(texts, key=len)}"]
@@ -236,7 +236,7 @@ def run(texts: list[str], patience: float = PATIENCE) -> Results:
 
 
 def _watch(texts, first, folder, patience, results) -> int:
-    """Run calls in one child until all are done, or one does not end; the number of the next."""
+    """Run calls in one child until all are done, or one hangs; return the number of the next."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -252,7 +252,7 @@ def _watch(texts, first, folder, patience, results) -> int:
                 and seconds_used(pid) - busy < patience
                 and time.monotonic() - since < _WALL
             ):
-                continue  # the machine is busy with others
+                continue  # the machine is loaded
             line = stream.readline() if ready else ""
             if not line:
                 break
@@ -284,7 +284,7 @@ def _child(texts, first, folder, writing) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz api", description=__doc__)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)

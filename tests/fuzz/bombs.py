@@ -1,4 +1,4 @@
-"""Calls that ask for far more memory than there is, by name.
+"""Calls that request far more memory than there is, by name.
 
 Most arguments are views made by `numpy.broadcast_to`. They are small, but a call would allocate
 large arrays from them.
@@ -19,38 +19,38 @@ BILLION = 10**9
 
 
 def many(value: float, *shape: int, kind: Any = np.int64) -> np.ndarray:
-    """An array of one value that takes no memory."""
+    """Return an array of one value that takes no memory."""
     return np.broadcast_to(np.array(value, dtype=kind), shape)
 
 
 def grid(side: int = 4) -> mg.FactorGraph:
-    """A small lattice."""
+    """Return a small lattice."""
     return mg.models.ising_lattice(side, 0.3)
 
 
 def learnable() -> mg.FactorGraph:
-    """A chain of spins with one parameter."""
+    """Return a chain of spins with one parameter."""
     return mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 0.3, name="J", tied=0)])
 
 
 def points(count: int) -> mg.FactorGraph:
-    """Points at random in a square, a few within the kernel's width of each."""
+    """Return random points in a square, a few within the kernel's width of each."""
     places = np.random.default_rng(0).uniform(0, count**0.5, (count, 2))
     return mg.FactorGraph(np.full(count, 3), [mg.Points(places, weight=0.01)])
 
 
 def wide_logical(literals: int, op: str = "or") -> mg.FactorGraph:
-    """One formula over many spins."""
+    """Return one formula over many spins."""
     return mg.FactorGraph([2] * literals, [mg.Logical(op, [range(literals)], 1.0)])
 
 
 def large_potts(values: int) -> mg.FactorGraph:
-    """Three variables of very many values in a row."""
+    """Return a chain of three variables with very many values."""
     return mg.FactorGraph([values] * 3, [mg.Potts([0, 1], [1, 2], 1.0)])
 
 
 def sample(graph: mg.FactorGraph, sampler: Any = None, **options: Any) -> mg.Run:
-    """`mg.sample`, quiet and short by default."""
+    """Call `mg.sample`, quietly and with few sweeps by default."""
     length = {} if "updates" in options else {"sweeps": 5}
     return mg.sample(graph, sampler, **({"seed": 1, "progress": False} | length | options))
 
@@ -67,7 +67,7 @@ def stopped_by_memory() -> int:
 
 
 def concurrent_exact() -> None:
-    """Several exact answers at once, each of which would fit alone."""
+    """Compute several exact answers at once, each of which would fit alone."""
     graph = mg.models.ising_lattice(19, 0.3, periodic=False)
     found: list[BaseException] = []
 
@@ -89,14 +89,14 @@ def concurrent_exact() -> None:
 
 
 def framed(categories: int) -> Any:
-    """A frame of variables that all may take very many values."""
+    """Return a frame of variables with very many values."""
     names = [f"v{k}" for k in range(categories)]
     rule = mg.Rule({"a": names[:-1], "b": names[1:]}, ["a", "b"], start=1.0)
     return mg.from_frames({"name": names, "value": [f"c{k}" for k in range(categories)]}, [rule])
 
 
 def same_values(values: int) -> Any:
-    """Variables of very many values each, of which a rule compares all."""
+    """Return variables with very many values each, all of which a rule compares."""
     each = [f"c{k}" for k in range(values)]
     frame = {"name": ["a"] * values + ["b"] * values, "value": each * 2}
     rule = mg.Rule({"x": ["a"], "y": ["b"]}, ["x", "y"], start=1.0, same=True)
@@ -104,17 +104,17 @@ def same_values(values: int) -> Any:
 
 
 def infer(graph: mg.FactorGraph, time: str = "2s", **options: Any) -> mg.Answer:
-    """`mg.infer`, quiet."""
+    """Call `mg.infer`, quietly."""
     return mg.infer(graph, time, **({"seed": 1, "progress": False} | options))
 
 
 def maximize(graph: mg.FactorGraph, **options: Any) -> mg.Maximum:
-    """`mg.maximize`, quiet."""
+    """Call `mg.maximize`, quietly."""
     return mg.maximize(graph, "1s", seed=1, progress=False, **options)
 
 
 def learn(graph: mg.FactorGraph, data: Any = None, **options: Any) -> mg.Fit:
-    """`mg.learn` from a few rows, quiet."""
+    """Call `mg.learn` on a few rows, quietly."""
     rows = np.array([[0, 0, 1, 1], [1, 1, 0, 0], [1, 0, 1, 1]]) if data is None else data
     return mg.learn(graph, rows, **({"seed": 1, "progress": False, "steps": 2} | options))
 
@@ -125,11 +125,11 @@ def written(graph: mg.FactorGraph, ending: str) -> None:
 
 
 def decay(*steps: np.ndarray) -> np.ndarray:
-    """A kernel's weight."""
+    """Return a kernel's weight."""
     return np.exp(-sum(step**2 for step in steps))
 
 
-QUICK: dict[str, Bomb] = {  # refused before anything is compiled
+QUICK: dict[str, Bomb] = {  # refused before any compilation
     "variables": lambda: mg.FactorGraph(many(2, BILLION), []),
     "pairs": lambda: mg.Potts(many(0, BILLION), many(1, BILLION), 1.0),
     "spin pairs": lambda: mg.Ising(many(0, BILLION), many(1, BILLION), 1.0),

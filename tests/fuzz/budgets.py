@@ -1,9 +1,8 @@
-"""Time limits on a busy machine: `python -m tests.fuzz budgets --cases 50 --seed 0`.
+"""Time limits on a loaded machine: `python -m tests.fuzz budgets --cases 50 --seed 0`.
 
-Every entry point that takes a time limit gets models of every class. Each call runs in a child that
-is forked once everything is imported, while one process per core keeps the machine busy. Time that
-Numba spends on compiling does not count. A limit holds if the call ends within 25% of it, or 2
-seconds, whichever is more.
+Every entry point with a time limit is called with models of every class. Each call runs in a child
+that is forked after all imports, while one process per core loads the machine. Numba's compilation
+time is excluded. A limit holds if the call ends within 25% of it, or 2 seconds, whichever is more.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ SLACK, LEAST_SLACK = 0.25, 2.0
 
 
 def dense_glass(spins: int) -> mg.FactorGraph:
-    """A Sherrington-Kirkpatrick glass below its transition."""
+    """Return a Sherrington-Kirkpatrick glass below its transition temperature."""
     i, j = np.triu_indices(spins, 1)
     couplings = np.random.default_rng(1).normal(0, 1.5 / np.sqrt(spins), len(i))
     return mg.FactorGraph([2] * spins, [mg.Ising(i, j, couplings)])
 
 
 def cubic_glass(side: int) -> mg.FactorGraph:
-    """A 3D glass with couplings +-1."""
+    """Return a 3D glass with couplings +-1."""
     sites = np.arange(side**3).reshape(side, side, side)
     pairs = [(sites.ravel(), np.roll(sites, -1, axis).ravel()) for axis in range(3)]
     i, j = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
@@ -46,7 +45,7 @@ def cubic_glass(side: int) -> mg.FactorGraph:
 
 
 def image(height: int, width: int) -> mg.FactorGraph:
-    """A dense CRF."""
+    """Return a dense CRF."""
     rng = np.random.default_rng(1)
     pixels = rng.integers(0, 255, (height, width, 3), dtype=np.uint8)
     costs = rng.normal(0, 1, (3, height, width))
@@ -78,14 +77,14 @@ MODELS |= {Path(name).stem: _read(name) for name in FILES if (DATA / name).exist
 
 
 def learnable(graph: mg.FactorGraph) -> tuple[mg.FactorGraph, Any]:
-    """A chain of spins with one parameter per pair, and data."""
+    """Return a chain of spins with one parameter per pair, and data."""
     spins = min(len(graph), 400)
     chain = mg.Ising(range(spins - 1), range(1, spins), 0.0, name="J")
     rows = np.random.default_rng(1).integers(0, 2, (5000, spins))
     return mg.FactorGraph([2] * spins, [chain]), rows
 
 
-Limited = Callable[[float], Any]  # a call that takes a limit
+Limited = Callable[[float], Any]  # a call with a time limit
 
 
 def _learn(graph: mg.FactorGraph, method: str) -> Limited:
@@ -137,7 +136,7 @@ CALLS: dict[str, Callable[[mg.FactorGraph], Limited]] = {
     "learn_structure, network": lambda graph: _structure(graph, "network"),
     "log_likelihood": _likelihood,
 }
-# Of a model, these calls take only the number of variables.
+# These calls use only the number of variables of a model.
 _BY_SIZE = tuple(call for call in CALLS if call.startswith(("learn", "log_likelihood")))
 _SIZES = ("grid 18", "dense glass 400", "dense Potts")
 PAIRS = [
@@ -146,12 +145,12 @@ PAIRS = [
 
 
 def allowed(limit: float) -> float:
-    """When a call with this limit must have ended."""
+    """Return the time by which a call with this limit must have ended."""
     return limit + max(SLACK * limit, LEAST_SLACK)
 
 
 def timed(call: str, model: str, limit: float) -> tuple[float, str]:
-    """Seconds of a call in a child, without compilation, and its refusal, if any."""
+    """Return the seconds of a call in a child, without compilation, and its refusal, if any."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -174,7 +173,7 @@ def timed(call: str, model: str, limit: float) -> tuple[float, str]:
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Keep the machine busy with processes that do nothing but compute."""
+    """Load the machine with computing processes."""
     children = []
     for _ in range(processes):
         child = os.fork()
@@ -191,14 +190,14 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Import what children need."""
+    """Import the modules that children need."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mg.infer(MODELS["lattice 32"](), 0.2, exact=False, **QUIET)
 
 
 def fill(pairs: Iterable[tuple[str, str]], cores: int = 1) -> None:
-    """Make each call once, in children, so that the cache on disk has all compiled code."""
+    """Make each call once, in children, so that the disk cache has all compiled code."""
     children: set[int] = set()
     for call, model in pairs:
         while len(children) >= cores:
@@ -213,7 +212,7 @@ def fill(pairs: Iterable[tuple[str, str]], cores: int = 1) -> None:
 
 
 def chosen(seed: int, number: int, only: str = "") -> tuple[str, str, float]:
-    """The call, the model and the limit of a case: every pair once before any comes again."""
+    """Return the call, the model and the limit of a case: all pairs occur before any repeats."""
     both = [(call, model) for call, model in PAIRS if only in f"{call}: {model}"]
     random.Random(seed).shuffle(both)
     limit = random.Random(f"budgets {seed} {number}").choice([1.0, 3.0, 5.0, 10.0])
@@ -221,7 +220,7 @@ def chosen(seed: int, number: int, only: str = "") -> tuple[str, str, float]:
 
 
 def campaign(seed: int, cases: int, only: str = "", load: bool = True) -> list[tuple[Any, ...]]:
-    """Measure calls; returns (call, model, limit, seconds, refusal) of each."""
+    """Measure calls; return (call, model, limit, seconds, refusal) of each."""
     prepare()
     todo = [chosen(seed, number, only) for number in range(cases)]
     fill(dict.fromkeys((call, model) for call, model, _ in todo))
@@ -235,7 +234,7 @@ def campaign(seed: int, cases: int, only: str = "", load: bool = True) -> list[t
 
 
 def main(arguments: list[str]) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz budgets", description=__doc__)
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)

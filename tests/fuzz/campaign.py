@@ -2,10 +2,10 @@
 
 Every reader gets the same number of mutants, and runs of every configuration are killed the same
 number of times, in parallel. All readers advance at the same pace. Findings are written every few
-seconds, so a campaign that is cut short has its results: `results.json`, `results.md`, and in
-`findings.jsonl` the harmful files (`python -m tests.fuzz keep DIR` adds them to the tests).
-`python -m tests.fuzz add DIR DIR ...` adds up campaigns with different seeds, and campaigns that
-continue another one (`--after`).
+seconds, so an interrupted campaign has results: `results.json`, `results.md`, and the harmful files
+in `findings.jsonl` (`python -m tests.fuzz keep DIR` adds them to the tests). `python -m tests.fuzz
+add DIR DIR ...` adds up campaigns with different seeds, and campaigns that continue another one
+(`--after`).
 """
 
 import argparse
@@ -27,13 +27,13 @@ from tests.fuzz.cases import KEPT, kind
 from tests.fuzz.readers import READERS
 from tests.fuzz.shards import FINDINGS, Shards
 
-_WRITE = 5.0  # seconds between two writings of the results
-_SPARE = 5.0  # seconds of the whole that are left for the end
+_WRITE = 5.0  # seconds between two writes of the results
+_SPARE = 5.0  # seconds reserved for the end
 PACKAGES = ("numpy", "numba", "numba-cuda", "scipy")
 
 
 def machine() -> dict:
-    """Machine and versions that a campaign ran with."""
+    """Return the machine and the versions of a campaign."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -58,7 +58,7 @@ def _processor() -> str:
 
 
 def results(about: dict, shards: Shards, killing: kills.Killing, began: float) -> dict:
-    """Everything so far, as JSON."""
+    """Return all results so far, as JSON."""
     readers = {
         name: {
             "cases": one.cases,
@@ -88,7 +88,7 @@ def results(about: dict, shards: Shards, killing: kills.Killing, began: float) -
 
 
 def table(found: dict) -> str:
-    """The results for people, as Markdown."""
+    """Format the results as Markdown."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     seeds = ", ".join(map(str, found["seeds"]))
     lines = [
@@ -127,7 +127,7 @@ def _wrong(found: dict) -> list[str]:
 
 
 def write(out: Path, found: dict) -> None:
-    """Both files, each whole or not at all."""
+    """Write both files atomically."""
     for name, text in (("results.json", json.dumps(found, indent=1)), ("results.md", table(found))):
         temporary = out / f".{name}"
         temporary.write_text(text)
@@ -135,7 +135,7 @@ def write(out: Path, found: dict) -> None:
 
 
 def add(folders: list[Path]) -> dict:
-    """The sum of several campaigns, which must not share a seed."""
+    """Add up several campaigns, which must have different seeds."""
     parts = [json.loads((folder / "results.json").read_text()) for folder in folders]
     for a, b in itertools.combinations(parts, 2):
         if set(a["seeds"]) & set(b["seeds"]) and _overlap(a["readers"], b["readers"]):
@@ -152,7 +152,7 @@ def add(folders: list[Path]) -> dict:
 
 
 def _overlap(a: dict, b: dict) -> bool:
-    """Whether two campaigns of one seed have numbers of mutants in common."""
+    """Return whether two campaigns of one seed have common mutants."""
     return any(
         a[name]["first"] < b[name]["following"] and b[name]["first"] < a[name]["following"]
         for name in a.keys() & b.keys()
@@ -173,7 +173,7 @@ def _sum(parts: list[dict]) -> dict:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a campaign; returns 0 if nothing went wrong."""
+    """Run a campaign; return 0 without failures."""
     began, out = time.monotonic(), options.out
     deadline = began + options.seconds - _SPARE
     out.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line of `campaign`."""
+    """Run the command `campaign`."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz campaign", description=__doc__)
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=540.0, help="of the whole")
@@ -240,7 +240,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _before(folder: Path | None) -> dict[str, int]:
-    """The number after the last mutant of the previous campaign, by reader."""
+    """Return the number after the last mutant of the previous campaign, by reader."""
     if folder is None:
         return {}
     readers = json.loads((folder / "results.json").read_text())["readers"]
@@ -253,7 +253,7 @@ def _limit(text: str) -> tuple[str, int]:
 
 
 def main_keep(arguments: list[str]) -> int:
-    """The command line of `keep`."""
+    """Run the command `keep`."""
     for argument in arguments:
         for line in (Path(argument) / FINDINGS).read_text().splitlines():
             target, _, _, what, content = json.loads(line)
@@ -267,6 +267,6 @@ def main_keep(arguments: list[str]) -> int:
 
 
 def main_add(arguments: list[str]) -> int:
-    """The command line of `add`."""
+    """Run the command `add`."""
     print(table(add([Path(argument) for argument in arguments])))
     return 0

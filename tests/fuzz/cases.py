@@ -1,4 +1,4 @@
-"""Cases, each fixed by a seed and a number, and their outcomes."""
+"""Cases, each determined by a seed and a number, and their outcomes."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from tests.fuzz import extremes, graphs, implicit
 from tests.fuzz.mutations import adopt, spoil, spoil_archive, spoil_json
 from tests.fuzz.readers import READERS
 
-KEPT = Path(__file__).parent / "kept"  # files that once did harm: a folder of folders by reader
+KEPT = Path(__file__).parent / "kept"  # files that once did harm: one folder per reader
 SAMPLERS, IMPLICIT, EXTREMES = "samplers", "implicit", "extremes"
 CHECKS = {  # targets that read no files
     SAMPLERS: graphs.check,
@@ -23,31 +23,31 @@ CHECKS = {  # targets that read no files
 }
 TARGETS = [*READERS, *CHECKS]
 
-READ, REFUSED = "read", "refused"  # the two things that may happen
+READ, REFUSED = "read", "refused"  # the two allowed outcomes of readers
 HARMLESS = (READ, *extremes.OUTCOMES)  # and the outcomes of more detailed checks
 _ARCHIVES = (".mg", ".npz", ".run", ".answer", ".fit", ".mgl")
 _SEALED = (".npz", ".mgl")
 
 
 def run_case(target: str, seed: int, number: int, folder: Path) -> str:
-    """Make a case and try it: READ, REFUSED, or what went wrong."""
+    """Build a case and try it; return READ, REFUSED, or the failure."""
     if target in CHECKS:
         return outcome(lambda: CHECKS[target](generator(target, seed, number)))
     return try_files(target, mutant(target, seed, number), folder)
 
 
 def generator(target: str, seed: int, number: int) -> random.Random:
-    """What a case is drawn from."""
+    """Return the random generator of a case."""
     return random.Random(f"{target} {seed} {number}")
 
 
 def mutant(target: str, seed: int, number: int) -> dict[str, bytes]:
-    """The files of a case."""
+    """Return the files of a case."""
     return spoiled(target, generator(target, seed, number))
 
 
 def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
-    """Put files into a folder, read them, and check the result."""
+    """Write files to a folder, read them, and check the result."""
     place = str(folder)
     if not os.path.isdir(place):
         os.mkdir(place)
@@ -62,7 +62,7 @@ def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
 
 
 def outcome(action) -> str:
-    """READ, REFUSED, the message of a check, or the foreign error and its place."""
+    """Return READ, REFUSED, the message of a check, or the foreign error and its place."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -78,12 +78,12 @@ def outcome(action) -> str:
 
 @cache
 def valid(target: str) -> list[dict[str, bytes]]:
-    """Files that a reader takes."""
+    """Return valid files for a reader."""
     return READERS[target].valid()
 
 
 def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
-    """Valid files, one of them changed."""
+    """Return valid files, one of them changed."""
     archive = READERS[target].archive
     content = dict(rng.choice(valid(target)))
     name = rng.choice(list(content))
@@ -100,12 +100,12 @@ def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
 
 
 def kind(what: str) -> str:
-    """The kind of harm that a case did, as a folder's name."""
+    """Return the kind of failure of a case, as the name of a folder."""
     return re.sub(r"[^\w-]+", "-", what.split(":")[0].replace(".py", ""))
 
 
 def keep(target: str, folder: Path, what: str) -> Path:
-    """Keep the files of a case that did harm, for the tests to come."""
+    """Store the files of a harmful case for the tests."""
     place = KEPT / target / kind(what)
     if not place.exists():
         shutil.copytree(folder, place, ignore=shutil.ignore_patterns("lock"))

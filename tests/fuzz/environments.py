@@ -1,8 +1,8 @@
-"""One program in many environments: it gives the right answer or refuses clearly.
+"""One program in many environments: it gives the correct answer or refuses clearly.
 
-`python -m tests.fuzz environments [name ...]`. The program samples, reads the summary and writes
-its draws to a file. It is right if the draws equal those of the plain environment. It refuses
-clearly if it ends with an error of this library.
+Run `python -m tests.fuzz environments [name ...]`. The program samples, reads the summary and
+writes its draws to a file. Its answer is correct if the draws equal those of the plain environment.
+A clear refusal ends with an error of this library.
 """
 
 import argparse
@@ -35,12 +35,12 @@ with open(sys.argv[1], "w") as stream:
 
 
 class Environment(NamedTuple):
-    """How the program is started."""
+    """The environment of the program."""
 
     variables: Mapping[str, str | None] = MappingProxyType({})  # None: not set
     flags: tuple[str, ...] = ()  # of Python
-    before: Callable[[], object] | None = None  # in the child, before Python starts
-    cache: Callable[[Path], object] | None = None  # done to a warm cache of compiled code
+    before: Callable[[], object] | None = None  # called in the child before Python starts
+    cache: Callable[[Path], object] | None = None  # applied to a warm cache of compiled code
 
 
 def _limit(kind: int, amount: int) -> Callable[[], None]:
@@ -48,7 +48,7 @@ def _limit(kind: int, amount: int) -> Callable[[], None]:
 
 
 def _leave() -> None:
-    """Be in a folder that has been removed."""
+    """Change to a folder that has been removed."""
     gone = tempfile.mkdtemp()
     os.chdir(gone)
     os.rmdir(gone)
@@ -125,14 +125,14 @@ ENVIRONMENTS = {
 
 
 def _path() -> str:
-    """Our sources, then packages that were put on the path for this process."""
+    """Return our sources, then packages that were added to the path of this process."""
     given = os.environ.get("PYTHONPATH", "")
     packages = [str(Path(one).absolute()) for one in given.split(os.pathsep) if one]
     return os.pathsep.join([str(ROOT / "src"), str(ROOT), *packages])
 
 
 def start(environment: Environment, cache: Path | None) -> tuple[str, str]:
-    """Run the program; returns its answer, and its stderr followed by its exit code."""
+    """Run the program; return its answer, and its stderr followed by its exit code."""
     variables = {**os.environ, "PYTHONPATH": _path()}
     if cache is not None:
         variables["NUMBA_CACHE_DIR"] = str(cache)
@@ -155,7 +155,7 @@ def start(environment: Environment, cache: Path | None) -> tuple[str, str]:
 
 
 def try_environment(name: str, expected: str, warm: Path | None) -> str:
-    """RIGHT, REFUSED, or what went wrong; of `warm`, a cache, a copy is damaged."""
+    """Return RIGHT, REFUSED, or the failure; a copy of the cache `warm` is damaged."""
     environment = ENVIRONMENTS[name]
     with tempfile.TemporaryDirectory() as folder:
         cache = None

@@ -1,8 +1,8 @@
 """Random small graphs with extreme numbers, against exact rational arithmetic.
 
-Weights reach from 1e-300 to 1e300. Terms cancel, values nearly tie, hundreds of factors meet at one
+Weights range from 1e-300 to 1e300. Terms cancel, values nearly tie, hundreds of factors share a
 variable, domains have one value, evidence and hard constraints exclude states. Every method may
-refuse a graph or warn of it. An answer without a warning must be right.
+refuse a graph or warn. An answer without a warning must be correct.
 """
 
 import random
@@ -15,20 +15,20 @@ from tests.fuzz import graphs
 from tests.settings import SETTINGS, SWEEPS
 
 RIGHT, WARNED, REFUSED = "right", "warned", "refused"
-OUTCOMES = (RIGHT, WARNED, REFUSED)  # the worst of a case's methods, the best first
+OUTCOMES = (RIGHT, WARNED, REFUSED)  # a case has the worst outcome of its methods, in this order
 MOST_STATES = 128
-EXACT_ERROR = 2e-3  # of a probability, where rounding may change log-odds by 1e-3
+EXACT_ERROR = 2e-3  # of a probability, if rounding may change log-odds by 1e-3
 SWEEPS_MADE = 400
-SAMPLED_ERROR = 0.12  # of a probability: 4 x 400 sweeps, with the least ESS that is not warned of
-METHODS = 3  # samplers that each graph gets
-# Samplers whose number of draws grows with the weights take very long on strong graphs.
+SAMPLED_ERROR = 0.12  # of a probability: 4 x 400 sweeps, with the least ESS without a warning
+METHODS = 3  # number of samplers per graph
+# Samplers whose number of draws grows with the weights are too slow on strong graphs.
 STRONG = 1e3
 GROWING = ("mgpmh", "min-gibbs", "double-min", "poisson-mh", "tuna-mh", "poisson-gibbs")
 SCANS = ("random", "systematic", "shuffled", "shared", "chromatic")
 
 
 def check(rng: random.Random) -> str:
-    """Answer a random graph by several methods; raises if one is wrong without a warning."""
+    """Answer a random graph by several methods; raise an error for an unwarned wrong answer."""
     try:
         graph = random_graph(rng)
     except mg.GraphError:
@@ -46,13 +46,13 @@ def check(rng: random.Random) -> str:
 
 
 def describe(graph) -> str:
-    """The graph, so that a case can be repeated by hand."""
+    """Return the graph as text, so that a case can be reproduced by hand."""
     arrays = [(type(group).__name__, group.arrays()) for group in graph.factors]
     return f"sizes {graph.sizes.tolist()}, evidence {graph.evidence.tolist()}, {arrays}"
 
 
 def marginals(graph):
-    """The true marginals [variable, value]; None where no state is possible."""
+    """Return the true marginals [variable, value]; None if no state is possible."""
     states, law = graphs.enumerated(graph)
     if not law.any():
         return None
@@ -63,7 +63,7 @@ def marginals(graph):
 
 
 def by_enumeration(graph):
-    """Marginals by `exact_distribution`."""
+    """Compute marginals by `exact_distribution`."""
     states, law = mg.exact_distribution(graph)
     found = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in range(len(graph)):
@@ -72,7 +72,7 @@ def by_enumeration(graph):
 
 
 def by_inference(graph):
-    """Marginals by `infer`, exact."""
+    """Compute exact marginals by `infer`."""
     answer = mg.infer(graph, "60s", progress=False)
     assert answer.exact, "a tiny graph was sampled"
     return answer.marginals, answer.warnings
@@ -82,7 +82,7 @@ EXACT = [by_enumeration, by_inference, lambda graph: (mg.exact_marginals(graph),
 
 
 def exactly(graph, truth, method) -> str:
-    """Outcome of an exact method on a graph."""
+    """Return the outcome of an exact method on a graph."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -100,7 +100,7 @@ def exactly(graph, truth, method) -> str:
 
 
 def sampler_names(graph) -> list[str]:
-    """The samplers that end on this graph."""
+    """Return the samplers that terminate on this graph."""
     local = graph.local_energies
     strong = float(local[np.isfinite(local)].max(initial=0.0)) > STRONG
     every = {**SETTINGS, **SWEEPS}
@@ -112,7 +112,7 @@ def sampler_names(graph) -> list[str]:
 
 
 def sampled(graph, truth, name, rng) -> str:
-    """Outcome of a sampler on a graph."""
+    """Return the outcome of a sampler on a graph."""
     sampler = {**SETTINGS, **SWEEPS}[name].sampler
     scan = None if sampler.sweeps else rng.choice(SCANS)
     try:
@@ -140,7 +140,7 @@ def sampled(graph, truth, name, rng) -> str:
 
 
 def random_graph(rng: random.Random) -> mg.FactorGraph:
-    """A few variables with extreme factors and, often, evidence."""
+    """Return a few variables with extreme factors and, often, evidence."""
     sizes, states = [], 1
     for _ in range(rng.randrange(1, 7)):
         size = rng.choice((1, 2, 2, 2, 2, 3, 4))
@@ -155,7 +155,7 @@ def random_graph(rng: random.Random) -> mg.FactorGraph:
 
 
 def size_of(rng) -> float:
-    """A number of any size, the usual ones and those near a limit more often."""
+    """Return a number of any magnitude; common ones and those near a limit are more frequent."""
     sign = rng.choice((-1.0, 1.0))
     kind = rng.random()
     if kind < 0.4:
@@ -168,17 +168,17 @@ def size_of(rng) -> float:
 
 
 def two(rng, sizes):
-    """Two variables, or None."""
+    """Return two variables, or None."""
     return rng.sample(range(len(sizes)), 2) if len(sizes) > 1 else None
 
 
 def wild(rng, sizes):
-    """A factor of any kind with numbers of any size."""
+    """Return a factor of any kind with numbers of any magnitude."""
     return rng.choice(graphs.KINDS)(rng, sizes, False)
 
 
 def canceling(rng, sizes):
-    """Large weights of one pair that cancel, and a small one."""
+    """Return large weights of one pair that cancel, and a small one."""
     if two(rng, sizes) is None:
         return None
     i, j = two(rng, sizes)
@@ -189,14 +189,14 @@ def canceling(rng, sizes):
 
 
 def tied(rng, sizes):
-    """Values of a large number that differ in its last digits."""
+    """Return large numbers that differ in their last digits."""
     i, large = rng.randrange(len(sizes)), size_of(rng)
     values = [large * (1.0 + rng.randrange(8) * 2.0**-50) for _ in range(sizes[i])]
     return mg.Unary([i], [values])
 
 
 def crowded(rng, sizes):
-    """Hundreds of factors at one variable, which nearly cancel."""
+    """Return hundreds of factors at one variable, which nearly cancel."""
     i, count = rng.randrange(len(sizes)), rng.randrange(50, 400)
     strength = rng.choice((0.5, 2.0, 7.0, 40.0))
     rows = np.zeros((count, sizes[i]))
@@ -205,7 +205,7 @@ def crowded(rng, sizes):
 
 
 def locked(rng, sizes):
-    """A chain of spins that hardly ever move alone."""
+    """Return a chain of spins that hardly ever change individually."""
     spins = [i for i, size in enumerate(sizes) if size == 2]
     if len(spins) < 2:
         return None
@@ -214,7 +214,7 @@ def locked(rng, sizes):
 
 
 def field(rng, sizes):
-    """A weak field, which large weights must not hide."""
+    """Return a weak field, which large weights must not hide."""
     i = rng.randrange(len(sizes))
     return mg.Unary([i], [[rng.uniform(-1.0, 1.0) for _ in range(sizes[i])]])
 

@@ -1,8 +1,8 @@
-"""Odd files where a run or a fit expects its own: links, pipes, sockets, folders, a user's files.
+"""Unexpected files in place of a run's or a fit's: links, pipes, sockets, folders, a user's files.
 
-`python -m tests.fuzz files --count 1000 --seed 0`. A case takes valid files, replaces one of them
-or adds one, and reads, resumes or begins anew there. It is right if it ends in time with a result
-or with an error of ours, and no file of the user has changed or is gone.
+Run `python -m tests.fuzz files --count 1000 --seed 0`. A case takes valid files, replaces one of
+them or adds one, and reads, resumes or restarts there. It passes if it ends in time with a result
+or with an error of this library, and the user's files are unchanged.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import minigibbs as mg
 from tests.fuzz.cases import READ, REFUSED, outcome, valid
 from tests.learning import models
 
-PATIENCE = 60  # seconds for a case, compilation included
+PATIENCE = 60  # seconds per case, compilation included
 MINE = b"Dear diary, nothing of this may change.\n"
 _QUIET = {"seed": 1, "progress": False}
 _GRAPH = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
@@ -31,7 +31,7 @@ def _bound(path: Path) -> None:
         one.bind(path.name)
 
 
-# What may be found where a file is expected; `mine` is a file of the user.
+# Possible objects in place of a file; `mine` is a file of the user.
 ODD = {
     "link": lambda path, mine: path.symlink_to(mine),
     "dangling link": lambda path, mine: path.symlink_to(mine.with_name("nowhere")),
@@ -45,7 +45,7 @@ ODD = {
     "empty": lambda path, mine: path.touch(),
     "other content": lambda path, mine: path.write_bytes(MINE),
 }
-# Names that a user's own file in the folder may have.
+# Possible names of a user's own file in the folder.
 NAMES = (
     "records-2024.npz",
     "records-20240101.npz",
@@ -97,7 +97,7 @@ def _content(target: str) -> list[dict[str, bytes]]:
 
 
 def run_case(seed: int, number: int, folder: Path) -> tuple[str, str]:
-    """Make a case and try it; returns its description, and READ, REFUSED or the failure."""
+    """Build a case and try it; return its description, and READ, REFUSED or the failure."""
     rng = random.Random(f"files {seed} {number}")
     action = rng.choice(list(ACTIONS))
     target, act = ACTIONS[action]
@@ -116,10 +116,10 @@ def run_case(seed: int, number: int, folder: Path) -> tuple[str, str]:
         kept.append(place / name)
     what = f"{action}, {odd} as {name}"
     found = _in_time(lambda: outcome(lambda: act(place)))
-    if found.startswith("FileNotFoundError"):  # as for any path that a user gives
+    if found.startswith("FileNotFoundError"):  # as for any missing path
         found = REFUSED
     if name in content and found == READ:
-        kept = [mine]  # a file of the run's own name was damaged, and may be written anew
+        kept = [mine]  # a damaged file of the run may be overwritten
     for path in kept:
         if not path.is_file() or path.read_bytes() != MINE:
             return what, f"{path.name} of the user has changed"

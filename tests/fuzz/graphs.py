@@ -1,8 +1,7 @@
 """Random graphs, tame and wild, and the requirements on every sampler for them.
 
-A sampler may refuse a graph. Otherwise a run must stay inside the domains and record the energies
-of its states. Started from exact draws, as many updates as in a sweep must preserve the
-distribution.
+A sampler may refuse a graph. Otherwise a run must stay in the domains and record the energies of
+its states. From exact draws, a sweep's number of updates must preserve the distribution.
 """
 
 import random
@@ -18,17 +17,17 @@ from tests import naive
 from tests.harness import advance_each, sweep_each
 from tests.settings import _FIELDS, SETTINGS, SWEEPS, fields, nothing
 
-FALSE_ALARM = 1e-4  # of each test of a distribution, which has
-TRIES = 3  # with draws of their own: a distribution that is kept fails one case in 1e12
-LEAST_EXPECTED = 20.0  # of a pool of states
+FALSE_ALARM = 1e-4  # per test of a distribution
+TRIES = 3  # with independent draws: a correct sampler fails one case in 1e12
+LEAST_EXPECTED = 20.0  # per pool of states
 STARTS = 20_000
-MOST_STATES = 1_000  # that are enumerated; more for a single large domain
+MOST_STATES = 1_000  # enumerated; more for a single large domain
 MOST_WORK = 3 * 10**7  # running sums of all starts, or values that an update of each start reads
-LARGEST = 1e8  # energies that rounding changes by less than 1e-7
+LARGEST = 1e8  # largest energy that rounding changes by less than 1e-7
 
 
 def check(rng: random.Random) -> None:
-    """Sample a random graph with a random sampler; raises if something is wrong."""
+    """Sample a random graph with a random sampler; raise an error for a failure."""
     name = rng.choice(list(SETTINGS))
     tame = rng.random() < 0.5
     graph = random_graph(rng, tame)
@@ -45,7 +44,7 @@ def check(rng: random.Random) -> None:
 
 
 def check_sweeps(graph, setting, rng, tame) -> None:
-    """The same for a sampler that moves all variables at once, unless it refuses the graph."""
+    """Check a sampler that updates all variables at once, unless it refuses the graph."""
     try:
         setting.sampler.settled(graph).prepare(graph)
     except mg.MinigibbsError:
@@ -55,7 +54,7 @@ def check_sweeps(graph, setting, rng, tame) -> None:
 
 
 def check_run(graph, sampler, rng) -> None:
-    """A run stays in the domains, keeps the evidence, and records its energies."""
+    """Check that a run stays in the domains, keeps the evidence, and records its energies."""
     record = ("marginals", "draws", "energy")
     seed, scan = rng.randrange(2**32), rng.choice(["random", "systematic", "shuffled", "shared"])
     options = {"sweeps": 3, "chains": 2, "seed": seed, "record": record}
@@ -71,7 +70,7 @@ def check_run(graph, sampler, rng) -> None:
 
 
 def scale_of(graph) -> float:
-    """The sizes of all energies together: what rounding is relative to."""
+    """Return the sum of the magnitudes of all energies, to which rounding errors are relative."""
     total = 1.0
     for group in graph.factors:
         for value in group.arrays().values():
@@ -81,10 +80,10 @@ def scale_of(graph) -> float:
 
 
 def check_law(graph, setting, rng, tame) -> None:
-    """A sweep preserves the distribution of exact draws."""
+    """Check that a sweep preserves the distribution of exact draws."""
     sampler, free = setting.sampler, graph.evidence < 0
     if not free.any() or (not tame and not sampler.sweeps and carries(sampler.prepare(graph))):
-        return  # nothing to sample, or running sums that double precision cannot hold
+        return  # nothing to sample, or running sums beyond double precision
     states, law = enumerated(graph)
     if not tame and not well_conditioned(graph, states[law > 1e-12]):
         return
@@ -96,10 +95,10 @@ def check_law(graph, setting, rng, tame) -> None:
 
 
 def law_kept(graph, setting, states, law, rng) -> float:
-    """The p-value of the states after a sweep from exact draws; 1 if no test is possible."""
+    """Return the p-value of the states after a sweep from exact draws; 1 if no test is possible."""
     data, free = setting.sampler.prepare(graph), graph.evidence < 0
     carry = fields if isinstance(data, FieldData) else getattr(setting, "carry", nothing)
-    _FIELDS.clear()  # which are cached by the address of a graph
+    _FIELDS.clear()  # cached by the address of a graph
     width = max(int(graph.sizes.max()), setting.sampler.workspace(graph, data).carried)
     count = min(STARTS, MOST_WORK // width)
     numbers = np.random.default_rng(rng.randrange(2**32)).choice(len(law), size=count, p=law)
@@ -119,7 +118,7 @@ def law_kept(graph, setting, states, law, rng) -> float:
 
 
 def goodness(counts, expected) -> float:
-    """The p-value of counts, by chi-square; cells are pooled until each expects 20 or more."""
+    """Return the chi-square p-value of counts; cells are pooled until each expects 20 or more."""
     pools = [[0.0, 0.0]]
     for cell in np.argsort(expected):
         if pools[-1][1] >= LEAST_EXPECTED:
@@ -135,7 +134,7 @@ def goodness(counts, expected) -> float:
 
 
 def enumerated(graph):
-    """All states that agree with the evidence, and their probabilities, from exact sums.
+    """Return all states that agree with the evidence, and their probabilities, from exact sums.
 
     All probabilities are 0 if hard constraints exclude every state.
     """
@@ -164,7 +163,7 @@ def enumerated(graph):
 
 
 def well_conditioned(graph, states) -> bool:
-    """Whether double precision suffices: factors of the changing variables are not too large.
+    """Return whether double precision suffices: factors of free variables are not too large.
 
     In 1e90 - 1e90 + 0.5 the summand 0.5 is lost in some orders of summation.
     """
@@ -179,7 +178,7 @@ def well_conditioned(graph, states) -> bool:
 
 
 def random_graph(rng: random.Random, tame: bool) -> mg.FactorGraph:
-    """A few variables, connected somehow, by factors of all kinds and sizes."""
+    """Return a few variables, connected randomly by factors of all kinds and sizes."""
     sizes = random_sizes(rng, tame)
     groups = [
         group
@@ -193,7 +192,7 @@ def random_graph(rng: random.Random, tame: bool) -> mg.FactorGraph:
 
 
 def random_sizes(rng, tame):
-    """Domains of 1 to a million values, with not too many states in all."""
+    """Return domains of 1 to a million values, with a limited number of states."""
     if tame and rng.random() < 0.1:
         return [rng.choice((300, 70_000, 1_000_000))]
     sizes, states = [], 1
@@ -206,7 +205,7 @@ def random_sizes(rng, tame):
 
 
 def weight(rng, tame):
-    """A number of an ordinary size, or of any."""
+    """Return a number of an ordinary magnitude, or of any if not tame."""
     sign = rng.choice((-1.0, 1.0))
     if tame or rng.random() < 0.5:
         return sign * rng.uniform(0.01, 1.5)
@@ -218,7 +217,7 @@ def weights(rng, tame, count):
 
 
 def pairs(rng, sizes, allowed):
-    """Pairs of variables: a star, a ring, one pair many times, or any."""
+    """Return pairs of variables: a star, a ring, one pair many times, or random ones."""
     variables = [i for i, size in enumerate(sizes) if allowed(size)]
     if len(variables) < 2:
         return [], []
@@ -262,7 +261,7 @@ def table(rng, sizes, tame):
 
 
 def with_zeros(rng, energy):
-    """The same with some entries forbidden, now and then."""
+    """Occasionally forbid some entries."""
     if rng.random() < 0.3:
         share = rng.choice((0.1, 0.3, 0.6))
         energy[[k for k in range(min(len(energy), 1000)) if rng.random() < share]] = -np.inf

@@ -1,4 +1,4 @@
-"""The default sampler and its ladders have the right distribution on random implicit graphs.
+"""The default sampler and its ladders have the correct distribution on random implicit graphs.
 
 The enumerated graph is the same graph with explicit factors.
 """
@@ -32,7 +32,7 @@ class Carrying:
 
 
 def check(rng: random.Random) -> None:
-    """Sample a random graph with a sampler that draws from it; raises if something is wrong."""
+    """Sample a random graph with a sampler that draws from it; raise an error for a failure."""
     tame = rng.random() < 0.6
     graph, sampler = random_graph(rng, tame), random_sampler(rng)
     try:
@@ -61,7 +61,7 @@ def random_sampler(rng) -> Sampler:
 
 
 def random_graph(rng: random.Random, tame: bool) -> mg.FactorGraph:
-    """Up to seven variables, one to three implicit groups, and stored ones beside them."""
+    """Return up to seven variables, one to three implicit groups, and explicit ones."""
     spins = rng.random() < 0.5
     sizes, states = [], 1
     for _ in range(rng.randrange(2, 8)):
@@ -82,7 +82,7 @@ def random_graph(rng: random.Random, tame: bool) -> mg.FactorGraph:
 
 
 def kernel(rng, n, form, tame):
-    """Any weights by displacement, on a line or, where the number has a divisor, on a grid."""
+    """Return random weights by displacement, on a line or, if the number has a divisor, a grid."""
     sides = [side for side in (2, 3) if n % side == 0 and n > side]
     shape = (rng.choice(sides), n // sides[0]) if sides and rng.random() < 0.5 else (n,)
     if int(np.prod(shape)) != n:
@@ -112,7 +112,7 @@ def low_rank(rng, n, form, tame):
 
 
 def points(rng, n, form, tame):
-    """Points that may coincide or be far apart, in up to nine dimensions."""
+    """Return points that may coincide or be far apart, in up to nine dimensions."""
     dims, spread = rng.choice((1, 2, 3, 8, 9)), rng.choice((0.0, 0.3, 2.0, 1e6))
     rows = [[rng.gauss(0, 1) * spread for _ in range(dims)] for _ in range(n)]
     norms = rng.choice((None, "sums", [rng.uniform(0.2, 5.0) for _ in range(n)]))

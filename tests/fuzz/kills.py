@@ -1,4 +1,4 @@
-"""Campaigns of kills: runs that are killed again and again must end as if undisturbed."""
+"""Campaigns of kills: runs that are killed repeatedly must end as if undisturbed."""
 
 import json
 import os
@@ -16,9 +16,9 @@ from tests.paths import ROOT
 
 SAME = "kills, same result"
 RIGHT = (SAME,)
-KILLS = 25  # of each run
-CARD_KILLS = 12  # of each run on a GPU: a child takes seconds to begin there
-PATIENCE = 400  # seconds for one run with all its kills
+KILLS = 25  # per run
+CARD_KILLS = 12  # per run on a GPU, where a child takes seconds to start
+PATIENCE = 400  # seconds per run with all its kills
 
 _EVERYTHING = ("marginals", "draws", "energy")
 _PLAIN = {"updates": 2_000_000, "thin": 20_000}
@@ -69,7 +69,7 @@ CARD = {
 
 
 def card() -> str:
-    """The name of the GPU here, or nothing; found without touching it."""
+    """Return the name of the GPU here, or an empty string, without using it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return "one without nvidia-smi" if os.path.exists("/dev/nvidia0") else ""
@@ -96,7 +96,7 @@ def campaign(seed: int, seconds: float) -> Counter[str]:
 
 
 class Job:
-    """One run that is killed a number of times, in a process of its own."""
+    """One run that is killed a number of times, in its own process."""
 
     def __init__(self, name: str, seed: int, kills: int):
         self.name, self.seed = name, seed
@@ -117,7 +117,7 @@ class Job:
         self._begun = time.monotonic()
 
     def poll(self) -> bool:
-        """Whether it has ended; one that does not end is killed."""
+        """Return whether it has ended; kill it if it hangs."""
         if self._process.poll() is not None:
             return True
         if time.monotonic() - self._begun > PATIENCE:
@@ -131,7 +131,7 @@ class Job:
         self._process.wait()
 
     def outcome(self) -> dict:
-        """Its report; other output counts only if the run is not the same.
+        """Return its report; other output counts only if the run is not the same.
 
         Killed processes leave warnings about unreleased semaphores.
         """
@@ -139,7 +139,7 @@ class Job:
         shutil.rmtree(self._folder, ignore_errors=True)
         try:
             found = json.loads(told.splitlines()[-1])
-        except (IndexError, ValueError):  # it ended before it could say anything, or was ended
+        except (IndexError, ValueError):  # it ended without a report
             found, error = {"killed": 0, "progressed": 0, "same": False}, error + told
         if error and not found["same"]:
             found["error"] = error[-500:]
@@ -201,7 +201,7 @@ class Killing:
             one.wrong.append(f"seed {job.seed}: {json.dumps(outcome)}")
 
     def cut(self) -> None:
-        """Time is up: runs that have not ended do not count."""
+        """Stop when the time is up: unfinished runs do not count."""
         for job in self.live:
             job.kill()
             job.outcome()
@@ -209,11 +209,11 @@ class Killing:
 
     @property
     def done(self) -> bool:
-        """Whether all runs have ended."""
+        """Return whether all runs have ended."""
         return not self.live and not self._left
 
     def results(self) -> dict:
-        """By configuration, as JSON."""
+        """Return the results by configuration, as JSON."""
         return {
             name: {**vars(one), "seconds": round(one.seconds, 1)}
             for name, one in self.found.items()

@@ -1,4 +1,4 @@
-"""Limits of a process, where the system has them."""
+"""Limits of a process, if the system supports them."""
 
 import math
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MEMORY = 2**30  # bytes that reading a few kB may take, and far more than it should
+MEMORY = 2**30  # bytes that reading a few kB may take, far more than needed
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def limited_memory(more: int = MEMORY) -> Iterator[None]:
 
 
 def seconds_used(pid: int) -> float:
-    """The seconds that a process has computed."""
+    """Return the processor seconds of a process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:

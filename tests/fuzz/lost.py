@@ -1,7 +1,7 @@
 """Lost workers by count: `python -m tests.fuzz lost --count 100 --out DIR`.
 
 Runs on processes and on Dask continue while their workers are killed one by one, between segments
-that come back; every run must end bit-identical to an undisturbed run.
+that return. Every run must end bit-identical to an undisturbed run.
 """
 
 import argparse
@@ -29,12 +29,12 @@ OPTIONS = {
     "record": ("marginals", "draws", "energy"),
     "progress": False,
 }
-_BETWEEN = 6  # segments that come back between two kills
-_RUN = 5  # kills of one run
+_BETWEEN = 6  # returned segments between two kills
+_RUN = 5  # kills per run
 
 
 class Killer:
-    """Kills a worker whenever some segments have come back."""
+    """A killer of workers, after some segments have returned."""
 
     def __init__(self, workers, rng, kills):
         self.workers, self.rng, self.left, self.killed = workers, rng, kills, 0
@@ -56,7 +56,7 @@ class Killer:
             if pids:
                 try:
                     os.kill(self.rng.choice(pids), signal.SIGKILL)
-                except ProcessLookupError:  # it was on its way out
+                except ProcessLookupError:  # the process was ending
                     return
                 self.left -= 1
                 self.killed += 1
@@ -64,7 +64,7 @@ class Killer:
 
 @contextmanager
 def processes():
-    """Processes of a run's own."""
+    """Return the processes of a run."""
     yield (
         {"executor": "processes", "threads": 2},
         lambda: [child.pid for child in multiprocessing.active_children()],
@@ -73,7 +73,7 @@ def processes():
 
 @contextmanager
 def dask():
-    """Two Dask workers, which their nannies start anew."""
+    """Return two Dask workers, which their nannies restart."""
     import distributed
 
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "silence_logs": 50}
@@ -93,7 +93,7 @@ KINDS = {"processes": processes, "Dask": dask}
 
 
 def same(run, whole):
-    """Bit for bit."""
+    """Return whether two runs are bit-identical."""
     return all(np.array_equal(getattr(run, name), getattr(whole, name)) for name in ARRAYS)
 
 

@@ -1,8 +1,8 @@
 """Memory bombs: `python -m tests.fuzz memory [--quick] [name ...]`.
 
 Every bomb of `tests.fuzz.bombs` runs in a child process with limited memory. It must be refused
-with an error of this library, soon and before much memory is taken, or succeed within the limit.
-Times are processor times of the child, so that other work on the machine does not count.
+with an error of this library, soon and before much memory is allocated, or succeed within the
+limit. Times are processor times of the child, so that other work on the machine does not count.
 """
 
 import argparse
@@ -19,27 +19,27 @@ from pathlib import Path
 
 from tests.fuzz.limits import limited_memory
 
-MORE = 3 * 2**30  # bytes of address space that a child may add to its parent's
-REFUSED_BYTES = 400 * 2**20  # that a refused call may take, including its arguments
-REFUSED_SECONDS = 10.0  # of processor time before a refusal
-DONE_SECONDS = 60  # of processor time of a call that succeeds; then the child is killed
-PATIENCE = 300.0  # seconds by the clock, where the processor is idle or busy with other work
+MORE = 3 * 2**30  # bytes of address space of a child beyond its parent's
+REFUSED_BYTES = 400 * 2**20  # limit of a refused call, including its arguments
+REFUSED_SECONDS = 10.0  # processor time before a refusal
+DONE_SECONDS = 60  # processor time of a successful call; then the child is killed
+PATIENCE = 300.0  # elapsed seconds, if the processor is idle or loaded by other work
 SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one bomb ended."""
+    """The outcome of one bomb."""
 
     name: str
-    what: str  # "done", "refused", or what went wrong
+    what: str  # "done", "refused", or the failure
     text: str
     seconds: float
-    size: int  # bytes that the child took
+    size: int  # memory of the child in bytes
 
     @property
     def right(self) -> bool:
-        """Whether the call was refused soon and cheaply, or has succeeded."""
+        """Return whether the call was refused soon and cheaply, or succeeded."""
         if self.what == "refused":
             return self.seconds <= REFUSED_SECONDS and self.size <= REFUSED_BYTES
         return self.what in ("done", SKIPPED)
@@ -73,7 +73,7 @@ def explode(name: str) -> Outcome:
 
 
 def _run(name: str, writer: int) -> None:
-    """Be the child: run the bomb, say how it ended, and leave."""
+    """Run the bomb in the child, report its outcome, and exit."""
     import minigibbs as mg
     from tests.fuzz.bombs import BOMBS
 
@@ -94,7 +94,7 @@ def _run(name: str, writer: int) -> None:
 
 
 def _place(error: BaseException) -> str:
-    """The last line of this library that an error went through."""
+    """Return the last line of this library that an error passed."""
     trace, place = error.__traceback__, "the bomb"
     while trace is not None:
         path = Path(trace.tb_frame.f_code.co_filename)
@@ -109,7 +109,7 @@ def _resident() -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run bombs and print a line for each; returns 1 if one went wrong."""
+    """Run bombs and print one line for each; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz memory", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="those that compile nothing")
     parser.add_argument("names", nargs="*", help="some of the bombs")
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     import minigibbs as mg
     from tests.fuzz.bombs import BOMBS, QUICK
 
-    for name in dir(mg):  # imported once, and not by every child
+    for name in dir(mg):  # imported once instead of in every child
         getattr(mg, name)
     names = options.names or list(QUICK if options.quick else BOMBS)
     outcomes = []

@@ -1,4 +1,4 @@
-"""Ways to spoil a file: blindly, as text, or as an archive that is sealed again."""
+"""Ways to damage a file: blindly, as text, or as an archive with correct checksums."""
 
 import hashlib
 import io
@@ -23,7 +23,7 @@ VALUES += ["", "x", "1", "length", [], [0], [[]], ["a"], {}, {"0": 1}, {"a": {"b
 
 
 def spoil(content: bytes, rng: random.Random) -> bytes:
-    """One to six changes of bytes."""
+    """Make one to six changes of bytes."""
     for _ in range(rng.choice((1, 1, 2, 3, 4, 6))):
         content = rng.choice(_BLIND)(content, rng)
     return content
@@ -62,7 +62,7 @@ def _insert(content, rng):
 
 
 def _number(content, rng):
-    """A word becomes a number, or another word."""
+    """Replace a word by a number, or by another word."""
     words = content.split()
     if not words:
         return content
@@ -75,7 +75,7 @@ def _number(content, rng):
 
 
 def _integer(content, rng):
-    """Some bytes become a binary integer."""
+    """Replace some bytes by a binary integer."""
     form, value = rng.choice("<>") + rng.choice("HIQ"), rng.choice((0, 1, 2**15, 2**31, 2**62))
     size = struct.calcsize(form)
     if len(content) < size:
@@ -127,14 +127,14 @@ def _variants(content: bytes, name: str) -> list[Member]:
 
 
 def prime(content: bytes) -> None:
-    """Make all that mutants of an archive are put together from."""
+    """Build all members from which mutants of an archive are assembled."""
     _header_paths(content)
     for name in _members(content):
         _variants(content, name)
 
 
 def _member(name: str, array) -> Member:
-    """An array as `write_archive` writes it into an archive, at any position."""
+    """Return an array as `write_archive` writes it, for any position in the archive."""
     stream = io.BytesIO()
     files.write_archive(stream, {}, {name: array})
     whole = stream.getvalue()
@@ -148,7 +148,7 @@ _LOCAL, _ENTRY, _END = "<4s5H3I2H", "<4s6H3I5H2I", "<4s4H2IH"  # the records of 
 
 
 def join(header, members: Iterable[Member], sealed: bool) -> bytes:
-    """An archive of members that were written before, fast."""
+    """Assemble an archive from existing members, fast."""
     text, name = json.dumps(header).encode(), b"header.json"
     said = zlib.crc32(text), len(text), len(text), len(name), 0
     parts = [struct.pack(_LOCAL, b"PK\x03\x04", 20, 0, 0, 0, 33, *said), name, text]
@@ -171,7 +171,7 @@ def join(header, members: Iterable[Member], sealed: bool) -> bytes:
 
 
 def spoil_json(content: bytes, rng: random.Random) -> bytes:
-    """Change one to four values of a file of JSON, which then still is one."""
+    """Change one to four values of a JSON file, which remains valid."""
     value = json.loads(content)
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
         paths = list(_paths(value))
@@ -183,7 +183,7 @@ def spoil_json(content: bytes, rng: random.Random) -> bytes:
 
 @lru_cache(1024)
 def unpack(content: bytes):
-    """The header and the arrays of an archive."""
+    """Return the header and the arrays of an archive."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         header = json.loads(archive.read("header.json"))
         arrays = {
@@ -195,20 +195,20 @@ def unpack(content: bytes):
 
 
 def adopt(request: bytes, model: bytes) -> bytes:
-    """A checkpoint's request that names another model."""
+    """Return a checkpoint's request that names another model."""
     found = hashlib.blake2b(model, digest_size=32).hexdigest()
     return join(unpack(request)[0] | {"model": found}, _members(request).values(), sealed=True)
 
 
 def pack(header, arrays, sealed) -> bytes:
-    """An archive as `write_arrays` writes it."""
+    """Build an archive as `write_arrays` writes it."""
     stream = io.BytesIO()
     files.write_archive(stream, header, arrays, sealed)
     return stream.getvalue()
 
 
 def headers(header):
-    """Every header with one field replaced by each of `VALUES`, or dropped."""
+    """Yield the header with each field replaced by each of `VALUES`, or dropped."""
     for path in _paths(header):
         for value in VALUES:
             yield _replaced(header, path, value)
@@ -245,7 +245,7 @@ def _replaced(value, path, new):
 
 
 def spoiled_arrays(array):
-    """An array of another type, another shape, or with values that it cannot have."""
+    """Yield arrays of another type, another shape, or with invalid values."""
     whole = np.zeros(array.shape, np.int64)
     if array.dtype.kind in "biuf":
         whole = np.nan_to_num(array, posinf=0, neginf=0).clip(-1e18, 1e18).astype(np.int64)

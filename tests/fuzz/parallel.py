@@ -1,10 +1,10 @@
 """Campaigns by count over many cores: `python -m tests.fuzz parallel api --cores 16 --out FILE`.
 
 The campaigns are api, signals, budgets, extremes and environments. Cases are numbered, and children
-are forked once everything is imported and compiled. Each child tries a few cases. A child that
-stays too long at one case is killed with its process group and counts as a hang. The counts of all
-outcomes are written to one JSON file every few seconds, so that nothing is lost when time is up.
-Python, NumPy, SciPy, Numba and what minigibbs itself needs are enough.
+are forked after all imports and compilation. Each child tries a few cases. A child that takes too
+long for one case is killed with its process group and counts as a hang. The counts of all outcomes
+are written to one JSON file every few seconds, so that nothing is lost when the time is up. Only
+Python, NumPy, SciPy, Numba and the requirements of minigibbs are needed.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from typing import Any, NamedTuple
 from tests.fuzz.campaign import machine
 from tests.fuzz.limits import limited_memory, seconds_used
 
-_WRITE = 5.0  # seconds between two writings of the results
-_BUSY = 5.0  # how much longer than its patience a case may take on a busy machine
-_MOST_FINDINGS = 200  # findings that are written out; all are counted
+_WRITE = 5.0  # seconds between two writes of the results
+_BUSY = 5.0  # factor of a case's patience on a loaded machine
+_MOST_FINDINGS = 200  # findings that are written; all are counted
 
 
 class Outcome(NamedTuple):
-    """How a case ended, the name that it is counted under, and whether that is a finding."""
+    """The outcome of a case, its name in the counts, and whether it is a finding."""
 
     counted: str
     fine: bool
-    case: str = ""  # a description, so that it can be repeated
+    case: str = ""  # a description, from which it can be repeated
     said: str = ""
 
 
 class Kind(NamedTuple):
-    """A campaign: the function of a case, and how its children run."""
+    """A campaign: the function of a case, and the settings of its children."""
 
     case: Callable[[int], Outcome]
     share: float  # children per core
-    patience: float  # seconds for a case, of processor time where other work slows it down
+    patience: float  # seconds per case, in processor time if other work slows it down
     chunk: int  # cases per child
     goal: int  # default number of cases
-    limited: bool = False  # whether children have a limit on memory
-    load: bool = False  # whether one process per core keeps the machine busy
+    limited: bool = False  # whether children have limited memory
+    load: bool = False  # whether one process per core loads the machine
 
 
 def api(seed: int) -> Kind:
-    """Calls of the public API."""
+    """Make calls of the public API."""
     from tests.fuzz import api as calls
 
     def case(number: int) -> Outcome:
@@ -69,7 +69,7 @@ def api(seed: int) -> Kind:
 
 
 def signals(seed: int) -> Kind:
-    """Signals at random moments."""
+    """Send signals at random moments."""
     from tests.fuzz import signals as sent
 
     sent.warm()
@@ -84,7 +84,7 @@ def signals(seed: int) -> Kind:
 
 
 def budgets(seed: int) -> Kind:
-    """Time limits with all cores busy."""
+    """Test time limits with all cores loaded."""
     from tests.fuzz import budgets as limits
 
     limits.prepare()
@@ -102,7 +102,7 @@ def budgets(seed: int) -> Kind:
 
 
 def extremes(seed: int) -> Kind:
-    """Extreme numbers against rational arithmetic."""
+    """Compare extreme numbers with rational arithmetic."""
     from tests.fuzz.cases import EXTREMES, HARMLESS, run_case
 
     def case(number: int) -> Outcome:
@@ -115,7 +115,7 @@ def extremes(seed: int) -> Kind:
 
 
 def environments(seed: int) -> Kind:
-    """One program in many environments; the seed changes nothing."""
+    """Run one program in many environments; the seed has no effect."""
     from tests.fuzz import environments as tried
 
     warm = Path(tempfile.mkdtemp(prefix="minigibbs-warm-"))
@@ -172,7 +172,7 @@ class Child:
             os.write(writing, json.dumps(self._kind.case(number)).encode() + b"\n")
 
     def look(self) -> tuple[list[Outcome], bool]:
-        """Its new reports, and whether it ended; a case that does not end is a hang."""
+        """Return its new reports, and whether it ended; a case that does not end is a hang."""
         data = os.read(self.reading, 1 << 16) if self._ready() else None
         lines, now = [], time.monotonic()
         if data:
@@ -193,7 +193,7 @@ class Child:
         return lines, True
 
     def _stuck(self, waited: float) -> bool:
-        """Whether a case has computed for too long, or waits for nothing."""
+        """Return whether a case has computed or waited for too long."""
         patience = self._kind.patience
         computed = seconds_used(self.pid) - self._used if waited > patience else 0.0
         return computed > patience or waited > _BUSY * patience
@@ -202,7 +202,7 @@ class Child:
         return bool(select.select([self.reading], [], [], 0)[0])
 
     def end(self) -> int:
-        """Kill it and all that it started; returns its exit code."""
+        """Kill it and all processes that it started; return its exit code."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         with suppress(ProcessLookupError):
@@ -235,7 +235,7 @@ class Counts:
             self.findings.append({"case": outcome.case, "said": outcome.said[:400]})
 
     def write(self) -> None:
-        """Write the file, in one step."""
+        """Write the file atomically."""
         seconds = round(time.monotonic() - self._began, 1)
         about = {**self._about, "seconds": seconds, "cases": self.counts.total()}
         about |= {"findings": self.found, "outcomes": dict(self.counts.most_common())}
@@ -275,7 +275,7 @@ def work(kind: Kind, options: argparse.Namespace, counts: Counts, deadline: floa
 
 
 def main(arguments: list[str]) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz parallel", description=__doc__)
     parser.add_argument("campaign", choices=list(KINDS))
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""Everything that reads files: valid ones to begin with, and how each is read and used."""
+"""All readers of files: valid files, and how each is read and used."""
 
 import gzip
 import json
@@ -20,9 +20,9 @@ from tests.learning import models
 from tests.paths import LAWN
 from tests.zoo import IMPLICIT, ZOO
 
-Files = dict[str, bytes]  # by name: a single file, or a folder's
+Files = dict[str, bytes]  # by name: a single file, or a folder's files
 
-# Goals, summaries and sampled answers need it; where it is not installed the rest is still read.
+# Goals, summaries and sampled answers need it; without it the other files are still read.
 
 
 class Reader(NamedTuple):
@@ -31,7 +31,7 @@ class Reader(NamedTuple):
     valid: Callable[[], list[Files]]  # files that it reads
     read: Callable[[Path, Files], Any]  # given their folder
     use: Callable[[Any], Any]  # uses the result
-    archive: str | None = None  # "plain", "sealed" or "json": ours, to be changed as such
+    archive: str | None = None  # "plain", "sealed" or "json": our formats
     endings: tuple[str, ...] = ()  # of `FORMATS`
     counted: bool = True  # whether campaigns by count try it; if not, campaigns by time do
 
@@ -41,7 +41,7 @@ def only(folder, files):
 
 
 def use_graph(graph):
-    """Energies are numbers or -inf, and the graph can be described and packed."""
+    """Check that energies are numbers or -inf, and that the graph can be described and packed."""
     start = np.where(graph.evidence < 0, 0, graph.evidence)
     assert graph.log_potential(start) < np.inf, "an energy that is no number"
     graph.describe()
@@ -56,7 +56,7 @@ def use_number(found):
 
 
 def check_run(run):
-    """Counts are not negative."""
+    """Check that counts are not negative."""
     assert (run.clock >= 0).all(), "a negative clock"
     assert (run.visits >= 0).all(), "negative visits"
     assert run.counts is None or (run.counts >= 0).all(), "negative counts"
@@ -64,7 +64,7 @@ def check_run(run):
 
 
 def use_run(run):
-    """A run that was read has marginals, and its observables have means."""
+    """Compute marginals of a run that was read, and means of its observables."""
     check_run(run)
     if run.counts is not None:
         assert run.marginals.dtype == np.float64, "marginals that are no numbers"
@@ -73,7 +73,7 @@ def use_run(run):
 
 
 def use_summary(run):
-    """A run that was read can be summed up, diagnostics included."""
+    """Summarize a run that was read, diagnostics included."""
     use_run(run)
     str(run.summary())
 
@@ -96,7 +96,7 @@ def use_framed(model):
 
 
 def in_folder(write):
-    """The files that something writes into a folder."""
+    """Return the files that a function writes to a folder."""
     with tempfile.TemporaryDirectory() as name:
         write(Path(name))
         return {
@@ -150,7 +150,7 @@ OBSERVED = {"m": "magnetization", "law": mg.observables.Histogram(bins=4)}
 
 
 def _checkpoints():
-    """Runs of every kind that a checkpoint knows."""
+    """Build runs of every kind that a checkpoint supports."""
     options = {"seed": 1, "chains": 2, "progress": False, "record": EVERYTHING}
 
     def goal(folder):
@@ -178,12 +178,12 @@ def _checkpoints():
 
 
 def resume(folder, files):
-    """Continue a run; its remaining length is cut short."""
+    """Continue a run whose remaining length was reduced."""
     return mg.resume(folder, sweeps=1, max_time=0.02, threads=1, progress=False)
 
 
 def _answers():
-    """An exact answer, with clamped variables, and a sampled one."""
+    """Build an exact answer, with clamped variables, and a sampled one."""
     options = {"exact": False, "standard_error": 0.2, "seed": 1, "progress": False}
     kinds = [
         mg.infer(ZOO["evidence"], progress=False),
@@ -201,7 +201,7 @@ def _fits():
 
 
 def _learnings():
-    """Chains of each kind: on their own, vectorized, of a sampler; rows that miss values."""
+    """Build chains: single, vectorized, with a sampler; and rows with missing values."""
     graph = models.mixed()
     pairs = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.1, name="J")])
     seen, some = models.some_rows(graph, 6), models.some_rows(graph, 6, missing=0.3)
@@ -226,7 +226,7 @@ def resume_learning(folder, files):
 
 
 def _frames():
-    """Frames of a few rows, with everything that a rule can have."""
+    """Build frames of a few rows, with everything that a rule can have."""
     cells = {
         "name": ["ann", "ann", "bob", "bob", "cy"],
         "value": ["red", "blue", "red", "blue", "red"],
@@ -253,7 +253,7 @@ def _frames():
 
 
 def from_frames(folder, files):
-    """Columns as in a JSON file; other files are refused here."""
+    """Read columns as in a JSON file; refuse other files."""
     try:
         given = json.loads(only(folder, files).read_bytes())
         rules = [mg.Rule(**rule) for rule in given["rules"]]
@@ -284,7 +284,7 @@ UAI = small_files.SMALL.encode()
 
 
 def _packings(ending, *texts):
-    """The same files plain, and as .gz and .xz."""
+    """Return the same files plain, and as .gz and .xz."""
     contents = [text.encode() for text in texts]
     plain = [{f"a{ending}": content} for content in contents]
     packed = [{f"a{ending}.gz": gzip.compress(content)} for content in contents]
@@ -292,7 +292,7 @@ def _packings(ending, *texts):
 
 
 def _text_format(ending, *texts, also=()):
-    """A reader of a text format under an ending, plain and compressed, and other endings."""
+    """Return a reader of a text format with an ending, plain and compressed, and other endings."""
     names = [ending, *also]
     return Reader(
         lambda: [files for name in names for files in _packings(name, *texts)],

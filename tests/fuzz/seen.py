@@ -1,14 +1,14 @@
-"""Which mutants were tried already, in memory that processes share: none counts twice."""
+"""A record of tried mutants in memory that processes share: none counts twice."""
 
 import hashlib
 import mmap
 
 
 class Seen:
-    """A table of digests of 64 bits, open to all processes that were forked after it.
+    """A table of digests of 64 bits, shared by all processes that are forked after its creation.
 
-    Two processes that try the same mutant at the same moment may both count it, and two different
-    mutants share a digest with a probability of about 1e-7 in a million: both are rare.
+    Two errors are rare. Two processes that try a mutant at the same moment may both count it. Among
+    a million mutants, two share a digest with a probability of about 1e-7.
     """
 
     def __init__(self, most: int):
@@ -17,7 +17,7 @@ class Seen:
         self._most = most
 
     def add(self, content: dict[str, bytes]) -> bool:
-        """Note some files; whether they are new."""
+        """Record some files; return whether they are new."""
         found, slots, mask = self._digest(content), self._slots, self._mask
         for place in range(found & mask, (found & mask) + self._most):
             before = slots[place & mask]

@@ -23,11 +23,11 @@ from tests.fuzz.cases import READ, REFUSED, kind, mutant, try_files, valid
 from tests.fuzz.limits import limited_memory
 from tests.fuzz.seen import Seen
 
-PATIENCE = 120.0  # seconds for a case, which may have to compile
-FINDINGS = "findings.jsonl"  # every case that went wrong; the first of each kind with its files
-_SECONDS = 10.0  # of work, about, between two choices of the next reader
+PATIENCE = 120.0  # seconds per case, which may have to compile
+FINDINGS = "findings.jsonl"  # all failures; the first of each kind with its files
+_SECONDS = 10.0  # approximate seconds of work between two choices of the next reader
 _MOST = 20_000  # cases between two choices
-_NEW = 0.02  # where fewer mutants than this share are new, there are no more to be had
+_NEW = 0.02  # with a smaller share of new mutants a reader is exhausted
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _NUMBER, _READ, _REFUSED, _WRONG, _SLOWEST, _WHICH = range(6)
 
@@ -36,7 +36,7 @@ _NUMBER, _READ, _REFUSED, _WRONG, _SLOWEST, _WHICH = range(6)
 class Reading:
     """Outcomes of the cases of one reader."""
 
-    goal: int  # cases that it is to have
+    goal: int  # number of cases to try
     read: int = 0
     refused: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -44,35 +44,35 @@ class Reading:
     deaths: int = 0
     seconds: float = 0.0  # of a core
     slowest: float = 0.0
-    which: int = -1  # the slowest case
-    first: int = 0  # the number of the first mutant
-    following: int = 0  # and of the next one
-    running: int = 0  # mutants that children have been given and have not ended
-    made: int = 0  # mutants of children that have ended, including repeated ones
+    which: int = -1  # number of the slowest case
+    first: int = 0  # number of the first mutant
+    following: int = 0  # number of the next mutant
+    running: int = 0  # mutants of unfinished children
+    made: int = 0  # mutants of finished children, including repeated ones
     exhausted: bool = False  # hardly any mutant is new
 
     @property
     def cases(self) -> int:
-        """Mutants that were tried."""
+        """Return the number of tried mutants."""
         return self.read + self.refused + len(self.wrong) + self.hangs + self.deaths
 
     @property
     def new(self) -> float:
-        """The share of mutants that were new, so far."""
+        """Return the share of mutants that were new, so far."""
         return max(self.cases / self.made, _NEW) if self.made else 1.0
 
     @property
     def share(self) -> float:
-        """How much of its goal it will have when its children have ended, about."""
+        """Predict the share of its goal after its children have ended."""
         return (self.cases + self.running * self.new) / self.goal
 
     @property
     def open(self) -> bool:
-        """Whether it takes more children."""
+        """Return whether it accepts more children."""
         return self.share < 1 and not self.exhausted
 
     def take(self) -> tuple[int, int]:
-        """The first mutant of a child's work, and how many."""
+        """Return the first mutant and the number of mutants of a child's work."""
         rate = self.made / self.seconds if self.seconds else 20.0
         left = (1 - self.share) * self.goal / self.new
         count = int(min(max(rate * _SECONDS, 20), _MOST, max(self.goal / 50, 100), left + 1))
@@ -133,7 +133,7 @@ class Shard:
             shared[_NUMBER] = number + 1
 
     def _note(self, number: int, what: str, content: dict[str, bytes]) -> None:
-        """Write down what went wrong, on a line."""
+        """Write a failure on one line."""
         files = {name: base64.b64encode(data).decode() for name, data in content.items()}
         line = json.dumps([self.target, self.seed, number, what, files]) + "\n"
         handle = os.open(self.out / FINDINGS, _APPEND, 0o644)
@@ -141,7 +141,7 @@ class Shard:
         os.close(handle)
 
     def poll(self) -> str | None:
-        """None while it runs; "" when it is done, else what became of it."""
+        """Return None while it runs, "" when it is done, else its failure."""
         done, status, usage = os.wait4(self.pid, os.WNOHANG)
         if done:
             self.used = usage.ru_utime + usage.ru_stime
@@ -186,7 +186,7 @@ class Shard:
         self._note(ended, what, mutant(self.target, self.seed, ended))
 
     def _wrong(self, ended: int) -> list[str]:
-        """Failures of its cases, from the written findings."""
+        """Return failures of its cases, from the written findings."""
         found = [json.loads(line) for line in (self.out / FINDINGS).read_text().splitlines()]
         return [
             f"case {number}: {text}"
@@ -207,7 +207,7 @@ class Shards:
         self._made = 0
 
     def warm(self, meanwhile) -> None:
-        """Make valid files, and compile what reading them needs, before any child is forked."""
+        """Build valid files, and compile functions that read them, before any child is forked."""
         for target in self.readings:
             meanwhile()
             begun = time.monotonic()
@@ -221,10 +221,10 @@ class Shards:
                         mutations.prime(data)
             print(f"{target}: ready after {time.monotonic() - begun:.1f} s", flush=True)
         gc.collect()
-        gc.freeze()  # children need not scan all these objects again and again
+        gc.freeze()  # children need not scan these objects repeatedly
 
     def remember(self, done: dict[str, int], cores: int) -> None:
-        """Continue another campaign: its mutants are made again, so that none counts twice."""
+        """Continue another campaign: its mutants are generated again, so that none counts twice."""
         pieces = []
         for target in self.readings.keys() & done.keys():
             reading, number = self.readings[target], done[target]
@@ -263,7 +263,7 @@ class Shards:
             )
 
     def _next(self) -> tuple[str, int, int] | None:
-        """Work of the reader with the smallest finished share, so that all advance together."""
+        """Return work of the reader with the smallest finished share: all advance together."""
         if self._again:
             return self._again.pop()
         open_ = [name for name, one in self.readings.items() if one.open]
@@ -273,7 +273,7 @@ class Shards:
         return target, *self.readings[target].take()
 
     def look(self) -> None:
-        """Collect results of children, and start again after the case that killed one."""
+        """Collect results of children, and restart after the case that killed one."""
         for shard in list(self.live):
             what = shard.poll()
             if what is None:
@@ -296,5 +296,5 @@ class Shards:
 
     @property
     def done(self) -> bool:
-        """Whether every case was tried."""
+        """Return whether every case was tried."""
         return not (self.live or self._again or any(one.open for one in self.readings.values()))

@@ -1,11 +1,11 @@
 """Signals at random moments: `python -m tests.fuzz signals --cases 100 --seed 0`.
 
 Every entry point is interrupted by SIGINT or SIGTERM while it works. Calls run in children that are
-forked once everything is compiled; commands run as programs. A call must return a result once it
-has begun to make one, and a program must say so by its exit code.
+forked after compilation; commands run as programs. A call that has started to build a result must
+return it, and a program must report this by its exit code.
 
-Outcomes: "result", "nothing yet" (the signal came before there was anything to keep), "finished"
-(the call ended first). Everything else is a finding.
+Outcomes are "result", "nothing yet" (the signal came before there was anything to return) and
+"finished" (the call ended first). Everything else is a finding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from minigibbs.learning import ascent, climb
 from minigibbs.running import driver, loop
 
 RIGHT = ("result", "nothing yet", "finished")
-PATIENCE = 15.0  # seconds from a signal to the end, on a busy machine
+PATIENCE = 15.0  # seconds from a signal to the end, on a loaded machine
 QUIET = {"progress": False, "seed": 1}
 
 
@@ -118,7 +118,7 @@ CALLS: dict[str, Callable[[Path], bool]] = {
     "resume": lambda folder: _run(mg.resume(folder / "run", max_time="60s", progress=False)),
     "explain": lambda _: bool(str(mg.explain(mg.models.ising_lattice(side=500, beta=0.3)))),
 }
-# Prerequisites of a call, made before signals can arrive.
+# Prerequisites of a call, created before signals can arrive.
 PREPARATIONS: dict[str, Callable[[Path], Any]] = {
     "resume": lambda folder: mg.sample_until(
         _lattice(), ess=10**9, max_time=0.2, checkpoint=folder / "run", every=0.1, **QUIET
@@ -145,7 +145,7 @@ PROGRAMS: dict[str, list[str]] = {
 
 
 def _mark(path: Path) -> None:
-    """Write a file once a task has something to keep: from then on a result must come back.
+    """Write a file once a task has something to return: from then on it must return a result.
 
     A run has a result after its first recorded update, any other task after its first segment.
     """
@@ -168,7 +168,7 @@ def _mark(path: Path) -> None:
 
 
 def _child(name: str, folder: Path) -> None:
-    """Make a call, and note how it ended; never returns."""
+    """Make a call, and record its outcome; never return."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     said = "lost its result"
@@ -186,7 +186,7 @@ def _child(name: str, folder: Path) -> None:
 
 
 def call_case(name: str, number: int, delay: float) -> str:
-    """Interrupt a call after some seconds; returns the outcome."""
+    """Interrupt a call after some seconds; return the outcome."""
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
         child = os.fork()
@@ -212,7 +212,7 @@ def call_case(name: str, number: int, delay: float) -> str:
 
 
 def _wait(child: int) -> int | None:
-    """A child's status, or None if it does not end and was killed."""
+    """Return a child's status, or None if it hangs and was killed."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -225,7 +225,7 @@ def _wait(child: int) -> int | None:
 
 
 def program_case(name: str, number: int, delay: float) -> str:
-    """Interrupt a program after some seconds; returns the outcome."""
+    """Interrupt a program after some seconds; return the outcome."""
     with tempfile.TemporaryDirectory() as where:
         program = subprocess.Popen(
             [sys.executable, "-m", "minigibbs", *PROGRAMS[name]],
@@ -255,12 +255,12 @@ def program_case(name: str, number: int, delay: float) -> str:
 
 
 def try_case(name: str, number: int, delay: float) -> str:
-    """Interrupt a call or a program after some seconds; returns the outcome."""
+    """Interrupt a call or a program after some seconds; return the outcome."""
     return (call_case if name in CALLS else program_case)(name, number, delay)
 
 
 def chosen(seed: int, case: int, only: str = "") -> tuple[str, int, float]:
-    """The entry point, the signal and the delay of a case."""
+    """Return the entry point, the signal and the delay of a case."""
     rng = random.Random(f"signals {seed} {case}")
     names = [name for name in (*CALLS, *PROGRAMS) if only in name]
     number = rng.choice([signal.SIGINT, signal.SIGTERM])
@@ -268,7 +268,7 @@ def chosen(seed: int, case: int, only: str = "") -> tuple[str, int, float]:
 
 
 def campaign(seed: int, cases: int, only: str = "") -> Counter[tuple[str, str]]:
-    """Send signals; returns how often which entry point had which outcome."""
+    """Send signals; return the count of each outcome by entry point."""
     found = Counter[tuple[str, str]]()
     for case in range(cases):
         name, number, delay = chosen(seed, case, only)
@@ -292,7 +292,7 @@ def warm() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz signals", description=__doc__)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

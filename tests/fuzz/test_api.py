@@ -1,4 +1,4 @@
-"""A slice of the campaign over the public API; the rest is `python -m tests.fuzz api`."""
+"""A part of the campaign over the public API; the whole is `python -m tests.fuzz api`."""
 
 import os
 

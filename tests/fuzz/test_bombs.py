@@ -1,4 +1,4 @@
-"""A slice of the campaign of memory bombs; `python -m tests.fuzz memory` runs them all."""
+"""A part of the campaign of memory bombs; `python -m tests.fuzz memory` runs them all."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Campaigns by count: no double counts, all readers advance alike, no finding is lost."""
+"""Campaigns by count: no case counts twice, all readers advance equally, no finding is lost."""
 
 import json
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are fo
 
 
 def run(out, *arguments):
-    """A campaign; its results."""
+    """Run a campaign and return its results."""
     assert campaign.main(["--kills", "0", "--cores", "2", "--out", str(out), *arguments]) in (0, 1)
     return json.loads((out / "results.json").read_text())["readers"]
 
@@ -25,7 +25,7 @@ def test_mutants_are_new_and_all_readers_have_as_many(tmp_path, capsys):
     found = run(tmp_path, "--cases", "300", "PR", "evid")
     for one in found.values():
         assert 300 <= one["cases"] <= 303
-        assert one["read"] + one["refused"] == one["cases"] < one["made"]  # some are made twice
+        assert one["read"] + one["refused"] == one["cases"] < one["made"]  # some are repeated
         assert one["foreign_errors"] == one["hangs"] == one["deaths"] == 0
     assert "| PR | 30" in capsys.readouterr().out
     assert not {path.name for path in tmp_path.iterdir()} - {
@@ -63,7 +63,7 @@ def test_a_campaign_goes_on_behind_another(tmp_path):
 
 
 def harmful(path):
-    """A reader whose behavior depends on the first byte."""
+    """Read a file, with a behavior that depends on its first byte."""
     first = path.read_bytes()[:1]
     if first == b"P":
         raise mg.FormatError("no")

@@ -1,4 +1,4 @@
-"""A slice of the campaign `python -m tests.fuzz environments`."""
+"""A part of the campaign `python -m tests.fuzz environments`."""
 
 import pytest
 

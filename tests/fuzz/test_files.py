@@ -1,4 +1,4 @@
-"""A slice of the campaign `python -m tests.fuzz files`."""
+"""A part of the campaign `python -m tests.fuzz files`."""
 
 import pytest
 

@@ -14,7 +14,7 @@ ARCHIVES = [name for name, reader in READERS.items() if reader.archive in ("plai
 
 
 def archives(target):
-    """The valid archives of a reader, and which are sealed."""
+    """Return the valid archives of a reader, and which are sealed."""
     for content in valid(target):
         for name, data in content.items():
             if data[:2] == b"PK":

@@ -1,4 +1,4 @@
-"""A slice of the fuzzing, the same each time, and every file that once did harm."""
+"""A fixed part of the fuzzing, and every file that once did harm."""
 
 import pytest
 
@@ -43,7 +43,7 @@ ARCHIVES = [
 
 
 def changed(target, name):
-    """Valid files, one of which has had a field of its header changed, or an array."""
+    """Yield valid files, one of which has a changed header field or array."""
     content = valid(target)[-1]
     if name not in content:
         name = max(other for other in content if other.startswith(name))
@@ -58,9 +58,9 @@ def changed(target, name):
 
 @pytest.mark.parametrize(("target", "name"), ARCHIVES)
 def test_every_field_may_be_anything(target, name, tmp_path):
-    """Header and arrays with correct checksums, changed on purpose: refused, or read and valid.
+    """Changed headers and arrays with correct checksums are refused, or read and valid.
 
-    A run continues from the generation before where the latest is damaged.
+    A run continues from the previous generation if the latest is damaged.
     """
     found = [try_files(target, content, tmp_path / "case") for content in changed(target, name)]
     assert set(found) == {READ, REFUSED}

@@ -1,4 +1,4 @@
-"""A fixed slice of the random graphs, and graphs that failed in the past."""
+"""A fixed part of the random graphs, and graphs that failed in the past."""
 
 import contextlib
 import random
@@ -10,7 +10,7 @@ from tests.fuzz import extremes, graphs, implicit
 from tests.fuzz.cases import EXTREMES, IMPLICIT, READ, REFUSED, SAMPLERS, run_case
 from tests.settings import SETTINGS
 
-# Seeds and numbers of cases that once went wrong.
+# Seeds and numbers of cases that once failed.
 KEPT: list[tuple[int, int]] = []
 
 
@@ -25,7 +25,7 @@ def test_implicit_graphs_are_sampled_right_or_refused(number, tmp_path):
 
 
 def test_an_implicit_law_that_is_slightly_off_is_noticed(monkeypatch):
-    """The negative control: a weight that is off by 0.08, of 0.5."""
+    """Negative control: a weight of 0.5 is off by 0.08."""
     graph, other = (mg.FactorGraph([2] * 4, [mg.Complete(4, w)]) for w in (0.5, 0.58))
     setting = implicit.Carrying(mg.PoissonGibbs())
     graphs.check_law(graph, setting, random.Random(1), tame=True)
@@ -36,7 +36,7 @@ def test_an_implicit_law_that_is_slightly_off_is_noticed(monkeypatch):
 
 
 def test_most_tame_implicit_graphs_are_sampled():
-    """Guards the slice: a sampler that refused everything would pass."""
+    """A sampler that refused everything would pass the tests above; here it fails."""
     made = [implicit.random_graph(random.Random(k), tame=True) for k in range(40)]
     taken = 0
     for graph in made:
@@ -51,7 +51,7 @@ def ring(coupling):
 
 
 def test_a_law_that_is_slightly_off_is_noticed(monkeypatch):
-    """The negative control: a coupling that is off by 0.15, of 0.6."""
+    """Negative control: a coupling of 0.6 is off by 0.15."""
     graphs.check_law(ring(0.5), SETTINGS["gibbs"], random.Random(1), tame=True)
     wrong = graphs.enumerated(ring(0.65))
     monkeypatch.setattr(graphs, "enumerated", lambda graph: wrong)
@@ -60,7 +60,7 @@ def test_a_law_that_is_slightly_off_is_noticed(monkeypatch):
 
 
 def test_wild_graphs_are_wild_and_not_all_are_refused():
-    """Guards the slice: it draws extreme weights, and most distributions can be tested."""
+    """The cases have extreme weights, and most distributions can be tested."""
     made = [graphs.random_graph(random.Random(k), tame=False) for k in range(300)]
     assert max(graphs.scale_of(graph) for graph in made) > 1e90
     told = [graphs.well_conditioned(g, graphs.enumerated(g)[0]) for g in made]
@@ -73,7 +73,7 @@ def test_extreme_graphs_are_answered_right_or_with_a_warning(number, tmp_path):
 
 
 def test_extreme_graphs_are_extreme_and_some_are_answered_without_a_warning():
-    """Guards the slice: a check that warned of everything, or refused it, would pass."""
+    """A check that warned of or refused everything would pass the tests above, but not this one."""
     made = []
     for number in range(200):
         with contextlib.suppress(mg.GraphError):
@@ -85,7 +85,7 @@ def test_extreme_graphs_are_extreme_and_some_are_answered_without_a_warning():
 
 
 def test_a_wrong_exact_answer_is_noticed(monkeypatch):
-    """The negative control: a field that is off by 0.02, of 0.3."""
+    """Negative control: a field of 0.3 is off by 0.02."""
     graph, other = (mg.FactorGraph([2], [mg.Unary([0], [[0.0, h]])]) for h in (0.3, 0.32))
     truth = extremes.marginals(graph)
     for method in extremes.EXACT:

@@ -1,4 +1,4 @@
-"""A slice of the campaigns of signals and of time limits."""
+"""A part of the campaigns of signals and of time limits."""
 
 import ast
 import subprocess
@@ -12,7 +12,7 @@ from tests.paths import ROOT
 
 @pytest.mark.parametrize("only", ["maximize", "learn, start"])
 def test_calls_keep_their_results(only):
-    """In a process of its own: a campaign forks, and sends signals."""
+    """The test runs in its own process, because a campaign forks, and sends signals."""
     command = [sys.executable, "-m", "tests.fuzz", "signals", "--cases", "3", "--only", only]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -20,7 +20,7 @@ def test_calls_keep_their_results(only):
 
 
 def test_limits_are_measured():
-    """No time is asserted here: the campaign does that, with all cores busy."""
+    """No time is asserted here: the campaign does that, with all cores loaded."""
     program = (
         "from tests.fuzz import budgets\n"
         "print(budgets.timed('maximize', 'lattice 32', 0.2))\n"

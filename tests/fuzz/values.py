@@ -1,4 +1,4 @@
-"""What `tests.fuzz.api` passes to public calls: valid values by parameter, and wrong ones."""
+"""Arguments of public calls in `tests.fuzz.api`: valid values by parameter, and wrong ones."""
 
 import inspect
 import math
@@ -33,7 +33,7 @@ def _estimate(model, x, stream, parameters):
 
 
 def _dimod() -> dict:
-    """The samplers for dimod, where it is installed."""
+    """Return the samplers for dimod, if it is installed."""
     try:
         from minigibbs.interop.dimod import MiniGibbsAnnealer, MiniGibbsSampler
     except ImportError:
@@ -42,7 +42,7 @@ def _dimod() -> dict:
 
 
 def _fitting(kind):
-    """A function of the parameters of an estimator and of a table, which it is fitted to."""
+    """Return a function that fits an estimator with some parameters to a table."""
 
     def fit(X, **parameters):
         return kind(**parameters).fit(X).transform(X)
@@ -55,7 +55,7 @@ def _fitting(kind):
 
 
 def _estimators(rows) -> dict:
-    """Fitted estimators for scikit-learn, where it is installed, and their module."""
+    """Return fitted estimators for scikit-learn, if it is installed, and their module."""
     try:
         from minigibbs import sklearn
     except (ImportError, mg.MissingDependencyError):
@@ -74,7 +74,7 @@ def _estimators(rows) -> dict:
 
 
 def _constrained() -> dict:
-    """A constrained quadratic model and the graph made of it, where dimod is installed."""
+    """Return a constrained quadratic model and its graph, if dimod is installed."""
     try:
         import dimod
     except ImportError:
@@ -92,7 +92,7 @@ def _constrained() -> dict:
 
 
 def _other_graphs() -> dict:
-    """The chain as models of other libraries, as far as they are installed."""
+    """Return the chain as models of other libraries, if these are installed."""
     pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], names=["a", "b"])
     found = {}
     for name, convert in (("nx", mg.to_networkx), ("markov", mg.to_pgmpy), ("gum", mg.to_pyagrum)):
@@ -105,7 +105,7 @@ _COSTS = dict.fromkeys(_SHIPPED, 10.0)
 
 
 def _names() -> dict:
-    """Names that the text of a call may refer to."""
+    """Return the names that the text of a call may use."""
     graph = mg.models.ising_lattice(side=3, beta=0.2)
     chain = mg.FactorGraph(
         [2, 3, 2],
@@ -139,7 +139,7 @@ def _names() -> dict:
     annealing = mg.PopulationAnnealing(population=20, sweeps=1)
     annealed = mg.infer(chain, "5s", exact=False, sampler=annealing, seed=1, progress=False)
     for name in ("chain.uai", "chain.bif", "chain.xmlbif"):
-        with suppress(mg.MinigibbsError):  # what a format cannot hold
+        with suppress(mg.MinigibbsError):  # not representable in a format
             mg.write(pair, folder / name)
     return {
         "table": table, "clean": clean, "likely": likely, "glass": glass,
@@ -168,7 +168,7 @@ def _names() -> dict:
 NAMES = _names()
 globals().update(NAMES)  # for reproducers
 
-# Wrong for most parameters: types, sizes, numbers, text and classes that no one expects.
+# Wrong values for most parameters: types, sizes, numbers, text and unexpected classes.
 POOL = """
 None|True|False|0|-1|3|1.5|-0.0|float('nan')|math.inf|-math.inf|10**400|-10**400|2**63|1e308
 1e-320|''|'x'|'nan'|'a\\x00b'|'\\ud800'|'ü'*300|'../x/y'|'1e400s'|'-5s'|b'bytes'|bytearray(b'a')
@@ -194,8 +194,8 @@ tempered|mg.Stencil((3, 3), [(0, 1)], 0.2)|mg.PopulationAnnealing()|mg.Tempering
 {('a', 'a', 'a'): 2}
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
 
-# The instance whose methods are called, by public class. The library alone builds results, so that
-# their constructors are not called.
+# The instance whose methods are called, by public class. Only the library creates results, so their
+# constructors are not called.
 RESULTS = {
     "mg.Run": "run", "mg.Answer": "answer", "mg.Fit": "fit", "mg.Maximum": "best",
     "mg.RunCollection": "runs", "mg.FrameModel": "framed", "mg.Explanation": "explained",
@@ -336,7 +336,7 @@ VALID = {
     "seen.apply.function": ["np.mean"],
 }  # fmt: skip
 
-# Arguments that a call always passes, so that it ends soon.
+# Arguments that every call gets, so that it ends soon.
 _SHORT = {"sweeps": "3", "progress": "False"}
 ALWAYS = {
     "mg.sample": _SHORT,
@@ -362,7 +362,7 @@ ALWAYS = {
 
 
 def by_annotation(annotation: str) -> list[str]:
-    """Valid values of a plain type."""
+    """Return valid values of a plain type."""
     plain = {"bool": ["True", "False"], "float": ["0.5", "1.0"], "int": ["1", "2"], "str": ["'x'"]}
     found = [value for kind, values in plain.items() if kind in annotation for value in values]
     return found or ["None"]

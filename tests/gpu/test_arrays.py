@@ -27,9 +27,9 @@ def of_jax(given):
 def make(request):
     try:
         request.param([1.0])
-    except (ImportError, RuntimeError, AssertionError) as error:  # not installed, or without a GPU
+    except (ImportError, RuntimeError, AssertionError) as error:  # not installed, or no GPU
         pytest.skip(f"no arrays on a GPU: {error}")
-    except Exception as error:  # CuPy's, which has classes of its own
+    except Exception as error:  # an error class of CuPy
         if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
             raise
         pytest.skip(f"no arrays on a GPU: {error}")

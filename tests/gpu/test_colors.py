@@ -1,4 +1,4 @@
-"""Chromatic scans on a real GPU: the chains of the CPU, bit by bit; skipped where there is none."""
+"""Chromatic scans on a real GPU equal the CPU's bit by bit; skipped without a GPU."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def mixed():
 
 
 def sparse(n, scale, seed=1):
-    """Two to four neighbors at most, couplings of any value, fields, one variable alone."""
+    """Return spins with up to four neighbors, couplings of any value, fields, one isolated."""
     rng, i = np.random.default_rng(seed), np.arange(n - 1)
     rung = i[: n // 2 - 1 : 2]
     ring = mg.Ising(i, (i + 1) % (n - 1), rng.normal(0, scale, n - 1))
@@ -61,7 +61,7 @@ EVERYTHING = ("marginals", "draws", "energy")
 
 
 def on_a_lattice(shape, weights):
-    """Spins whose pairs are never stored."""
+    """Return spins whose pairs are never stored."""
     offsets = np.eye(len(shape), dtype=int)
     return mg.FactorGraph(np.full(np.prod(shape), 2), [mg.Stencil(shape, offsets, weights)])
 
@@ -99,13 +99,13 @@ def test_chains_are_those_of_the_cpu(name, chains):
     np.testing.assert_array_equal(there.draws, here.draws)
     np.testing.assert_array_equal(there.state, here.state)
     np.testing.assert_allclose(there.energy, here.energy, rtol=1e-12, atol=1e-9)
-    assert abs(there.info.changed - here.info.changed) < 0.1  # of every eighth sweep
+    assert abs(there.info.changed - here.info.changed) < 0.1  # estimated from every eighth sweep
 
 
 @pytest.mark.parametrize("chains", [1, 3])
 @pytest.mark.parametrize("name", LATTICES)
 def test_lattices_are_those_of_the_cpu(name, chains):
-    """States, counts and energies; more sweeps than counters of eight bits hold."""
+    """States, counts and energies agree for more sweeps than counters of eight bits can count."""
     options = {"sweeps": 300, "warmup": 5, "chains": chains, "seed": 3, "scan": "chromatic"}
     here, there = (
         mg.sample(
@@ -136,7 +136,7 @@ def test_a_resumed_run_is_the_same(name, tmp_path):
 
 
 def test_bits_are_counted_as_they_come():
-    """More sweeps than a counter of eight bits holds, rows that do not end with a word."""
+    """There are more sweeps than a counter of eight bits can count, and rows end within words."""
     graph, _ = GRAPHS["clamped"]
     record = mg.Record("marginals", "draws", chains=90)
     found = mg.sample(
@@ -156,7 +156,7 @@ def test_bits_are_counted_as_they_come():
 
 @pytest.mark.parametrize("name", ["tails", "potts tails", "potts"])
 def test_a_hundred_thousand_chains_follow_the_law(name):
-    """Energies of independent chains, in bins of equal probability by another long run."""
+    """Energies of independent chains are compared with quantiles of another long run."""
     graph, sampler = GRAPHS[name]
     options = {"scan": "chromatic", "backend": "cuda", "progress": False}
     made = [

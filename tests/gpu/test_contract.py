@@ -1,8 +1,8 @@
-"""The contract of ensembles on a real GPU; skipped where there is none.
+"""The contract of ensembles on a real GPU; skipped without a GPU.
 
-Chromatic scans and ladders of bits have the chains of the CPU, bit by bit. Updates of one variable
-use `exp` and `log`, whose last bit may differ on a GPU, so that their bits are not compared. Their
-chains must still restore, load, count and have energies as the contract says.
+Chromatic scans and ladders of bits have the chains of the CPU, bit by bit. Single-variable updates
+use `exp` and `log`, whose last bit may differ on a GPU, so their bits are not compared. Their
+chains must still restore, load, count and have energies according to the contract.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Chains on a real GPU against the CPU; `make test-gpu` where there is one, skipped elsewhere."""
+"""Chains on a real GPU against the CPU, by `make test-gpu`; skipped without a GPU."""
 
 import csv
 import importlib.util
@@ -34,7 +34,7 @@ TAILS = mg.PoissonGibbs(heavy=1, theta=0.5)
 
 
 def integers(kind):
-    """Weights whose sums are exact in every order."""
+    """Return a graph with weights whose sums are exact in every order."""
     i, j = np.triu_indices(8, 1)
     weight = np.where((i + j) % 3 == 0, 1.0, 0.5)
     return mg.FactorGraph(np.full(8, 2 if kind == "ising" else 5), [mg.Potts(i, j, weight)])
@@ -75,7 +75,7 @@ def test_the_same_chains_for_every_scan_that_is_the_same(scan):
 
 
 # Exact samplers have a test of their distribution below; the simulator compares all with the CPU.
-INEXACT = sorted(set(SETTINGS) - set(EXACT) - {"double-min"})  # which adds up logarithms
+INEXACT = sorted(set(SETTINGS) - set(EXACT) - {"double-min"})  # sums logarithms
 
 
 @pytest.mark.parametrize("name", ["gibbs", "gibbs-fields", *INEXACT])
@@ -99,7 +99,7 @@ def test_every_layout_and_implicit_group(name):
 
 @pytest.mark.parametrize("name", sorted(set(EXACT) - {"gibbs-fields"}))
 def test_law(name):
-    """Chi-square of the last states of many independent chains; false alarms: 1 in 10,000."""
+    """Test the last states of independent chains by chi-square; false alarms: 1 in 10,000."""
     graph, chains = ZOO["potts"], 20_000
     run = sample(
         graph,
@@ -157,7 +157,7 @@ def test_draws_of_chosen_variables_are_those_of_all(record):
     [(5, 1000, 7), (5, 1000, 300), (5, 2_200_000, 68_000), (20_000, 1000, 7)],
 )
 def test_counts_are_those_of_the_chains_from_a_kept_one_to_the_next(states, chains, kept):
-    """In groups larger than a warp and smaller, more than a grid is high, of large domains."""
+    """Groups are larger or smaller than a warp, more than a grid is high, with large domains."""
     graph = mg.FactorGraph([states] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], 1.0)])
     options = {"backend": "cuda", "updates": 3, "thin": 3, "seed": 3, "progress": False}
     counts = sample(graph, chains=chains, record_chains=kept, record="marginals", **options).counts
@@ -171,7 +171,7 @@ def test_counts_are_those_of_the_chains_from_a_kept_one_to_the_next(states, chai
 
 
 def ring(n, states):
-    """A model without a tail, which chromatic scans update block by block."""
+    """Return a model without minibatched factors, which chromatic scans update by blocks."""
     i = np.arange(n)
     return mg.FactorGraph([states] * n, [mg.Potts(i, (i + 1) % n, 0.5)])
 
@@ -196,20 +196,20 @@ SMALL = {
     ],
 )
 def test_default_calls_of_small_models_with_many_chains(name, chains):
-    """More blocks than the second axis of a grid has; marginals are equal by symmetry."""
+    """Blocks exceed the second axis of a grid; marginals are equal by symmetry."""
     graph = SMALL[name]
     run = sample(graph, backend="cuda", chains=chains, sweeps=20, seed=1, progress=False)
     assert run.info.scan == "chromatic"
     share = np.stack([np.bincount(run.state[:, i], minlength=graph.sizes[0]) for i in (0, 7)])
     expected = chains / graph.sizes[0]
     assert np.abs(share - expected).max() < 6 * expected**0.5  # false alarms: 1 in 10 million
-    last = run.state[-1000:].astype(int)  # chains of the last blocks have moved, too
+    last = run.state[-1000:].astype(int)  # chains of the last blocks have changed, too
     assert len(np.unique(last, axis=0)) > 100
 
 
 @pytest.mark.parametrize("scan", ["shared", "random"])
 def test_marginals_of_few_variables_are_counted_every_sweep(scan):
-    """By the kernel that advances, also where launches and records cut sweeps."""
+    """The kernel that advances counts them, even if launches and records split sweeps."""
     graph = integers("potts")
     options = {"updates": 800, "chains": 100, "seed": 3, "scan": scan, "progress": False}
     record = {"record": ("marginals", "draws"), "thin": 8, "record_chains": 100}
@@ -224,7 +224,7 @@ def test_two_variables_of_a_million_chains():
     options = {"backend": "cuda", "chains": chains, "sweeps": 20, "seed": 1, "progress": False}
     run = sample(graph, record="draws", record_chains=chains, record_variables=["x7", 3], **options)
     assert run.draws.shape == (chains, 20, 2)
-    last = run.draws[:, -1].mean(axis=0)  # of independent chains
+    last = run.draws[:, -1].mean(axis=0)  # chains are independent
     assert np.abs(last - 0.5).max() < 4.5 * 0.5 / chains**0.5  # false alarms: 1 in 70,000
 
 
@@ -241,7 +241,7 @@ def test_a_run_saves_and_loads(tmp_path):
 
 
 def test_all_outputs_of_a_run_agree(tmp_path):
-    """CSV, .MAR, summary and report say what `run.marginals` says, and pandas where it is there."""
+    """CSV, .MAR, summary, report and, if installed, pandas agree with `run.marginals`."""
     from minigibbs.formats import uai
     from minigibbs.results import tables
 
@@ -289,9 +289,9 @@ mg.sample(graph, sweeps=4000, warmup=2, chains=2000, seed=5, scan=sys.argv[3], b
 
 @pytest.mark.parametrize("scan", ["shared", "random"])
 def test_a_killed_run_resumes_to_the_same_bits(scan, tmp_path):
-    """256,000 updates per chain: several paths of a scan, killed on the way.
+    """A run of 256,000 updates per chain has several paths of a scan, and is killed on the way.
 
-    The simulator's tests kill shuffled scans, which differ on the host only.
+    The simulator's tests kill shuffled scans, which differ only on the host.
     """
     graph = mg.models.potts_lattice(side=8, states=3, beta=0.7)
     options = {"sweeps": 4000, "warmup": 2, "chains": 2000, "seed": 5, "scan": scan}
@@ -309,7 +309,7 @@ def test_a_killed_run_resumes_to_the_same_bits(scan, tmp_path):
 
 
 def test_a_long_shared_scan_is_the_cpus(tmp_path):
-    """Beyond 65,536 updates the path is generated anew; chains stay equal to those of the CPU."""
+    """After 65,536 updates a new path is generated; chains stay equal to those of the CPU."""
     cpu, gpu = both(integers("ising"), mg.Gibbs(fields=False), updates=150_000, thin=1000, chains=8)
     np.testing.assert_array_equal(cpu.draws, gpu.draws)
 
@@ -325,7 +325,7 @@ def test_until_and_going_on(tmp_path):
 
 @pytest.mark.parametrize("graph", [ZOO["potts"], ZOO["ising"], *HARD.values()])
 def test_ladders_follow_the_law(graph):
-    """A thousand ladders after 200 rounds; chi-square of each marginal at 1e-5 in all."""
+    """Test a thousand ladders after 200 rounds by chi-square of all marginals, at 1e-5 in total."""
     levels = tuple(np.linspace(0.0, 1.0, 6))
     run = mg.sample(
         graph,
@@ -351,7 +351,7 @@ def test_ladders_follow_the_law(graph):
 
 
 def test_a_ladder_is_that_of_the_cpu():
-    """With weights of which sums are exact, and no exponential that a GPU rounds otherwise."""
+    """Sums of the weights are exact; few exponentials are rounded differently on a GPU."""
     sampler = mg.Tempering(mg.Gibbs(), (0.0, 0.5, 1.0), houdayer=True)
     options = {"sweeps": 60, "chains": 40, "seed": 3, "progress": False, "record": "draws"}
     here = mg.sample(integers("potts"), sampler, **options)
@@ -373,7 +373,7 @@ def test_a_resumed_ladder_is_the_same(tmp_path):
 
 
 def up_and_first(x):
-    """A function of one's own: loops, and a tuple of several types."""
+    """User function with loops, and a tuple of several types."""
     ones = 0
     for i in range(len(x)):
         ones += x[i] == 1

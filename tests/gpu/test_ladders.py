@@ -1,4 +1,4 @@
-"""Temperature ladders on a real GPU: the bits of the CPU; skipped where there is none."""
+"""Temperature ladders on a real GPU equal the CPU's bit by bit; skipped without a GPU."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Learning with chains on a real GPU: the weights of the CPU; skipped where there is none."""
+"""Learning with chains on a real GPU gives the CPU's parameters; skipped without a GPU."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def spins(n=12):
 
 
 def sites(n=12, q=4):
-    """All joined by tables, which have a kernel of their own."""
+    """Return sites that are all coupled by tables, which have a separate kernel."""
     i, j = np.triu_indices(n, 1)
     pairs = mg.Table(np.stack([i, j], 1), np.zeros((len(i), q, q)), name="J")
     return mg.FactorGraph([q] * n, [pairs, mg.Unary(range(n), np.zeros((n, q)), name="h")])
@@ -33,14 +33,14 @@ def ring(n=12, q=3):
 
 
 def line(n=12):
-    """Spins with few neighbors, whose values are looked up; ties."""
+    """Return spins with few neighbors, for tables of thresholds; ties."""
     i = np.arange(n - 1)
     pairs = mg.Ising(i, i + 1, [0.0, 0.0], name="J", tied=i % 2)
     return mg.FactorGraph([2] * n, [pairs, mg.Unary(range(n), np.zeros((n, 2)), name="h")])
 
 
 def template(n=12, q=3):
-    """One table for all, times weights, and Potts factors beside it."""
+    """Return one table for all pairs, times weights, and Potts factors."""
     i = np.arange(n - 1)
     one = mg.Table(np.stack([i, i + 1], 1), np.zeros((q, q)), 1.0 + 0.1 * i, name="J")
     fields = mg.Unary(range(n), np.zeros((n, q)), name="h")
@@ -78,7 +78,7 @@ def test_chains_are_those_of_the_cpu_while_weights_move(name, chains):
 
 
 def machine(seen=10, hidden=6):
-    """Every visible variable is joined to every hidden one."""
+    """Return a graph in which every visible variable is coupled to every hidden one."""
     a, b = np.meshgrid(np.arange(seen), seen + np.arange(hidden), indexing="ij")
     weight, n = np.random.default_rng(7).normal(0, 0.1, a.size), seen + hidden
     pairs = mg.Ising(a.ravel(), b.ravel(), weight, name="J")
@@ -87,7 +87,7 @@ def machine(seen=10, hidden=6):
 
 @pytest.mark.parametrize("method", ["pcd", "cd"])
 def test_hidden_variables_are_drawn_here_and_the_model_there(method):
-    """Spins of both are the same bits, and so are the learned weights."""
+    """Hidden spins on the CPU and the model's spins on the GPU give bit-identical parameters."""
     graph = machine()
     rows = np.random.default_rng(1).integers(0, 2, (200, 10))
     rows[:, 1] = rows[:, 0]
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_ladders_learn_what_they_learn_on_the_cpu():
-    """Ladders of bits equal those of the CPU, and keep their levels while the weights change."""
+    """Ladders of bits equal those of the CPU, and continue while the weights change."""
     i = np.arange(9)
     graph = mg.FactorGraph([2] * 9, [mg.Ising(i, (i + 1) % 9, 0.1, name="J")])
     rows = (np.random.default_rng(1).random((200, 9)) < 0.6).astype(int)

@@ -1,4 +1,4 @@
-"""Points on a real GPU: the chains of the CPU; skipped where there is none."""
+"""Points on a real GPU equal the CPU's chains; skipped without a GPU."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ EVERYTHING = ("marginals", "draws", "energy")
 
 
 def picture(height, width, labels, seed=0):
-    """A dense conditional random field over a picture of two halves, and noise."""
+    """Return a dense conditional random field over a picture of two halves, with noise."""
     rng = np.random.default_rng(seed)
     image = rng.integers(0, 40, (height, width, 3)) + 150 * (np.arange(width) > width // 2)[:, None]
     return mg.models.dense_crf(image, costs=rng.random((labels, height, width)))
@@ -61,13 +61,13 @@ def run(name, chains, backend, sweeps=40, **options):
     )
 
 
-COUNTS = [(name, 7) for name in GRAPHS]  # each number of chains past 7 compiles further kernels
+COUNTS = [(name, 7) for name in GRAPHS]  # each number of chains above 7 compiles further kernels
 COUNTS += [(name, chains) for name in ("picture", "clamped", "laplace") for chains in (1, 600)]
 
 
 @pytest.mark.parametrize(("name", "chains"), COUNTS)
 def test_chains_are_those_of_the_cpu(name, chains):
-    """Sums of whole numbers, and random bits by counter: only exponentials may round elsewhere."""
+    """Integer sums and counter-based bits are exact; only exponentials may round differently."""
     sweeps = 40 if chains < 600 else 4
     here, there = run(name, chains, "cpu", sweeps), run(name, chains, "cuda", sweeps)
     np.testing.assert_array_equal(there.draws, here.draws)
@@ -95,7 +95,7 @@ def test_it_is_the_default():
 
 @pytest.mark.parametrize("weights", [(1.5, -0.6), (3.0, 0.0)])
 def test_a_sweep_keeps_the_law(weights):
-    """Exact starts, a sweep, a chi-square test: 1 in 10,000 fails on right code."""
+    """Test a sweep from exact initial states by chi-square: 1 in 10,000 fails on correct code."""
     graph, wrong = points(3, weights=weights, n=6), points(3, weights=(weights[0] + 1, 0.6), n=6)
     starts, sampler = exact_starts(graph, 200_000, seed=11), mg.PoissonGibbs(theta=0.5)
     law = Enumeration(graph).law
@@ -107,7 +107,7 @@ def test_a_sweep_keeps_the_law(weights):
 
 
 def test_more_chains_than_the_second_axis_of_a_grid_has_tiles():
-    """States are turned in tiles of 32 chains; values of all chains are equally likely."""
+    """States are transposed in tiles of 32 chains; values of all chains are equally likely."""
     places = np.random.default_rng(1).uniform(0, 2, (6, 2))
     graph, chains = mg.FactorGraph([3] * 6, [mg.Points(places, weight=0.5)]), 2_097_152
     options = {"sweeps": 2, "chains": chains, "backend": "cuda", "seed": 3, "progress": False}

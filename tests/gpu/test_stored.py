@@ -1,4 +1,4 @@
-"""Kernels that one process compiled are read by the next one; skipped where there is no GPU."""
+"""Kernels compiled by one process are read by the next one; skipped without a GPU."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""PyTorch on a GPU: chains and statistics stay there; moments and gradients as by enumeration."""
+"""PyTorch on a GPU: chains and statistics stay there; moments and gradients match enumeration."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def spins():
 
 @pytest.mark.parametrize("graph", [spins(), mixed()], ids=["spins", "three values"])
 def test_moments_and_gradients_cover_enumeration(graph):
-    """Student's 95% intervals over 40 seeds, of at least 10 numbers each.
+    """Student's 95% intervals are computed for 40 seeds, of at least 10 numbers each.
 
     A share of 0.90 is 3 standard errors below 0.95 if 5 numbers of a seed are independent: a
     false alarm in 700.
@@ -55,7 +55,7 @@ def test_moments_and_gradients_cover_enumeration(graph):
 
 
 def test_states_stay_on_the_device(monkeypatch):
-    """Nothing but parameters crosses: the host never asks for states."""
+    """Only parameters are copied: the host never reads states."""
     from minigibbs.learning.device import DeviceChains
 
     def refuse(self):
@@ -79,7 +79,7 @@ def test_graphs_without_a_layout_there_run_on_the_cpu():
 
 
 def test_a_dense_crf():
-    """Marginals within 6 errors of enumeration: t with 15 degrees of freedom, 1 in 40,000."""
+    """Marginals are within 6 errors of enumeration: t with 15 degrees of freedom, 1 in 40,000."""
     unary, features, weights = small_crf()
     vector = np.linspace(-1, 1, 15).reshape(5, 3)
     marginals, gradient = exact_crf(unary, features, weights, vector)

@@ -1,4 +1,4 @@
-"""Colors: proper, few, the same every time, and none for clamped variables."""
+"""Colors: proper, few, deterministic, and none for clamped variables."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from minigibbs.errors import SampleError
 
 
 def is_proper(graph):
-    """Whether no two free variables of a factor share a color."""
+    """Return whether no two free variables of a factor share a color."""
     color = graph.colors.color
     for group in graph.factors:
         for scope in group.scope:
@@ -47,7 +47,7 @@ def test_lattices_and_trees_have_two():
 
 
 def test_at_most_one_more_than_the_degeneracy():
-    """A complete graph of 5 with long tails: degeneracy 4, so 5 colors, for all tails."""
+    """A complete graph of 5 with long tails has degeneracy 4, so 5 colors, for all tails."""
     pairs = list(itertools.combinations(range(5), 2)) + [(k, k + 1) for k in range(4, 60)]
     i, j = np.array(pairs).T
     graph = mg.FactorGraph([2] * 61, [mg.Ising(i, j, 1.0)])

@@ -1,4 +1,4 @@
-"""Statistics counted by bits equal statistics that are added one by one."""
+"""Statistics counted by bits equal directly summed statistics."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tests.learning.models import mixed
 
 
 def countable():
-    """Ties, scales, templates, fields, pairs of unlike domains."""
+    """Return ties, scales, shared tables, fields, and pairs with different domains."""
     rng = np.random.default_rng(0)
     return mg.FactorGraph(
         [2, 3, 3, 4, 2],

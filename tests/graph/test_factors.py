@@ -20,9 +20,9 @@ def all_states(sizes):
 
 
 def assert_same(sizes, left, right):
-    """Two lists of groups give the same energies, spans and degrees."""
+    """Check that two lists of groups give the same energies, spans and degrees."""
     a, b = mg.FactorGraph(sizes, left), mg.FactorGraph(sizes, right)
-    # energies are sums of a few numbers below 10: rounding stays below 1e-12
+    # energies are sums of a few numbers below 10: rounding errors are below 1e-12
     np.testing.assert_allclose(
         a.log_potential(all_states(sizes)), b.log_potential(all_states(sizes)), atol=1e-12
     )
@@ -143,7 +143,7 @@ def test_a_group_may_be_empty(group):
 
 
 def test_a_scope_of_no_rows_may_claim_any_number_of_columns():
-    """As a damaged file does: that must cost neither time nor memory."""
+    """A damaged file can claim any number: that must cost neither time nor memory."""
     with limited_memory():
         group = mg.Logical("and", np.empty((0, 10**9), np.int32), np.empty(0))
     assert len(group) == 0
@@ -203,7 +203,7 @@ def test_floor_lifts_zeros_leaves_the_rest_and_warns():
 
 
 def groups_and_inputs():
-    """Each kind with the arrays that it was given."""
+    """Return each kind with the arrays that it was given."""
     i, j, w = np.array([0, 1], np.int32), np.array([1, 2], np.int32), np.array([0.5, 0.7])
     scope, unary = np.array([[0, 1], [1, 2]], np.int32), np.array([[0.1, 0.2], [0.3, 0.4]])
     table, negated = np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([[True, False]] * 2)

@@ -17,7 +17,7 @@ quick = settings(max_examples=80, deadline=None, derandomize=True)
 
 
 def _group(draw, sizes):
-    """One or two factors of a random kind that fits the domains."""
+    """Draw one or two factors of a random kind that fits the domains."""
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     two_valued = [v for v, size in enumerate(sizes) if size == 2]
     kinds = ["unary", "potts", "table", "shared"] + ["logical", "ising"] * (len(two_valued) > 1)
@@ -41,7 +41,7 @@ def _group(draw, sizes):
 
 @st.composite
 def graphs(draw, clamp=True):
-    """Small graphs of any kinds of factors, mixed domains, and perhaps evidence."""
+    """Draw small graphs with any kinds of factors, mixed domains, and possibly evidence."""
     sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=5))
     groups = [_group(draw, sizes) for _ in range(draw(st.integers(0, 6)))]
     graph = mg.FactorGraph(sizes, groups)
@@ -67,7 +67,7 @@ def test_energy_is_the_sum_of_the_factors(graph, seed):
     chosen = np.random.default_rng(seed).integers(0, len(states), 8)
     some = [states[k] for k in chosen]
     want = [naive.log_potential(graph, x) for x in some]
-    # at most 12 factors of at most 4 each: rounding stays below 1e-12
+    # at most 12 factors of at most 4 each: rounding errors are below 1e-12
     np.testing.assert_allclose(graph.log_potential(some), want, atol=1e-12)
     assert graph.log_potential(some[0]) == pytest.approx(want[0], abs=1e-12)
 
@@ -93,7 +93,7 @@ def test_energy_takes_any_integers_in_any_order(dtype, order):
 def test_energy_does_not_depend_on_evidence():
     graph = ZOO["evidence"]
     free = mg.FactorGraph(graph.sizes, graph.factors)
-    x = [1, 0, 2, 0, 0, 1]  # disagrees with the evidence, and has an energy all the same
+    x = [1, 0, 2, 0, 0, 1]  # contradicts the evidence, but has an energy
     assert graph.log_potential(x) == pytest.approx(free.log_potential(x), abs=1e-12)
 
 
@@ -148,7 +148,7 @@ def test_condition_by_grid_point():
     for number, point in enumerate(grid.values):
         assert graph.condition({0: point}).evidence.tolist() == [number, -1]
         assert graph.condition({0: number}).evidence.tolist() == [number, -1]
-    assert graph.condition({0: -0.3}).evidence[0] == 7  # as typed, not as linspace rounds it
+    assert graph.condition({0: -0.3}).evidence[0] == 7  # as typed, not as rounded by linspace
 
 
 @pytest.mark.parametrize("value", [0.5e-13, 2e-13, -1e-13])

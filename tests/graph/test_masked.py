@@ -11,7 +11,7 @@ QUIET = {"progress": False, "seed": 1}
 
 
 def masked(*values):
-    """An array whose last entry is masked."""
+    """Return an array whose last entry is masked."""
     array = np.ma.array(values)
     array[(-1,) * array.ndim] = np.ma.masked
     return array

@@ -1,4 +1,4 @@
-"""Factors that call variables by name: the graph that numbers give, errors for unknown names."""
+"""Variables by name in factors: the same graph as with numbers, errors for unknown names."""
 
 import numpy as np
 import pytest

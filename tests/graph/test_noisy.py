@@ -11,7 +11,7 @@ SIZES = [2, 3, 2, 3]
 
 
 def full_table(tables, leak):
-    """P(max of hidden values = y | causes), by enumeration of the hidden values."""
+    """Compute P(max of hidden values = y | causes), by enumeration of the hidden values."""
     size = len(leak)
     shape = [len(table) for table in tables]
     whole = np.zeros([*shape, size])
@@ -59,10 +59,10 @@ def test_two_hundred_causes_take_two_hundred_tables():
 
 
 def test_blocks_of_width_two_mix():
-    """Sixty causes, of which one at least is there, against the formula.
+    """Sixty causes, of which at least one is present, are compared with the formula.
 
-    One block holds all variables, so draws are independent. Six binomial errors of half of the
-    4,000 draws: a false alarm is rarer than 1 in 100,000 for 60 numbers.
+    One block has all variables, so draws are independent. The bound is 6 binomial errors of half of
+    the 4,000 draws: false alarm below 1e-5 for 60 numbers.
     """
     rng = np.random.default_rng(2)
     chance, prior = rng.uniform(0.05, 0.9, 60), rng.uniform(0.01, 0.3, 60)
@@ -100,7 +100,7 @@ def test_labels_grids_and_evidence_are_kept():
     [
         (mg.NoisyMax(9, {}), "unknown variable 9"),
         (mg.NoisyMax(0, {0: 0.5}), "its causes must differ from it"),
-        (mg.NoisyMax(0, {1: 1.5}), "probabilities must be numbers from 0 to 1, got"),
+        (mg.NoisyMax(0, {1: 1.5}), "probabilities must be numbers from 0 to 1, got 1.5"),
         (mg.NoisyMax(0, {1: [[0.5, 0.4], [1, 0]]}), "row 0 must sum to 1, got 0.9"),
         (mg.NoisyMax(0, {1: [0.5, 0.5]}), r"cause 'x1': expected a table of shape \(2, 2\)"),
         (mg.NoisyMax(2, {1: 0.5}), r"expected a table of shape \(2, 3\)"),

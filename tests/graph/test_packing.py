@@ -20,7 +20,7 @@ def ranges(graph, scope):
 
 
 def naive_rows(graph):
-    """For each variable the factors at it as (arity, variables, M), sorted."""
+    """Return for each variable its factors as (arity, variables, M), sorted."""
     rows = [[] for _ in range(len(graph))]
     for scope, f in naive.factor_functions(graph):
         values = [f(*point) for point in itertools.product(*ranges(graph, scope))]
@@ -52,7 +52,7 @@ def packed_rows(graph):
 
 
 def general_value(model, factor, x):
-    """A packed factor's value, as `kernels.layout` defines its form."""
+    """Return a packed factor's value, as `kernels.layout` defines its form."""
     slots = model.slots[factor["scope_start"] : factor["scope_end"]]
     values = [x[v] for v in slots["variable"]]
     if factor["form"] == TABLE:
@@ -92,7 +92,7 @@ def test_rows_of_the_zoo(model):
 
 
 def test_the_zoo_has_every_kind_of_entry():
-    """Guards the tests above: pairs, general and unary entries must all occur."""
+    """Pairs, general and unary entries must all occur, so that the tests above cover them."""
     rows = np.concatenate([graph.packed.rows for graph in ZOO.values()])
     assert (rows["pair_end"] > rows["start"]).any()
     assert (rows["unary_begin"] > rows["pair_end"]).any()
@@ -111,10 +111,10 @@ def test_factors_with_span_0_vanish():
             mg.Unary([2], [[7.0]]),
         ],
     )
-    # only the pair of variables 0 and 2 varies, and variable 2 (one value) sees it too
+    # only the pair of variables 0 and 2 varies, and variable 2 (one value) has its entry, too
     assert graph.packed.target.tolist() == [2, 0]
     assert graph.stats.factors == 1
-    # but constants still count in the energy: 0.5 + 2 + 1 + 7 and the pair's 1 at x0 = 0
+    # constants still contribute to the energy: 0.5 + 2 + 1 + 7 and the pair's 1 at x0 = 0
     assert graph.log_potential([[0, 1, 0], [1, 0, 0]]).tolist() == [11.5, 10.5]
 
 
@@ -142,7 +142,7 @@ def test_a_million_pairs():
     assert stats.factors == count
     assert (rows["end"] - rows["start"]).tolist() == np.bincount(ends, minlength=n).tolist()
     assert stats.max_degree == np.bincount(ends).max()
-    # sums of a few hundred terms in another order: relative rounding far below 1e-12
+    # sums of a few hundred terms in another order: relative rounding errors far below 1e-12
     np.testing.assert_allclose(graph.local_energies, np.bincount(ends, twice), rtol=1e-12)
     assert stats.total_energy == pytest.approx(np.abs(weight).sum(), rel=1e-9)
     x = rng.integers(0, 3, n)

@@ -1,4 +1,4 @@
-"""Parameters: names, ties, fixed entries, other numbers without new packing, statistics."""
+"""Parameters: names, ties, fixed entries, changes without new packing, statistics."""
 
 import itertools
 
@@ -13,7 +13,7 @@ rng = np.random.default_rng(7)
 
 
 def every_kind():
-    """Each kind with parameters, in each way that they can be tied."""
+    """Return each kind with parameters, with each form of ties."""
     return [
         mg.Ising([0], [1], 0.3, name="c"),
         mg.Potts([0, 2, 1], [2, 3, 3], [0.0, 0.5], name="J", tied=[0, 1, 0], scale=[1, 2, 0.5]),

@@ -1,4 +1,4 @@
-"""Points: weights from the definition, trees, tables, bounds, and refused arguments."""
+"""Points: weights by definition, trees, tables, bounds, and refused arguments."""
 
 import math
 
@@ -13,7 +13,7 @@ from minigibbs.kernels.decay import GAUSSIAN, LAPLACE, POWER, Decay
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.random import below
 from minigibbs.running.api import one_chain
-from minigibbs.samplers.poisson_gibbs.updates.points import BATCH, GUESS
+from minigibbs.samplers.poisson_gibbs.groups.points import BATCH, GUESS
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, coarse, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
@@ -58,7 +58,7 @@ def test_weights_are_those_of_the_definition(kernel, dims):
     i, j = np.triu_indices(30, 1)
     r = np.linalg.norm(rows[i].astype(float) - rows[j], axis=1)
     want = -0.7 * FORMULAS[kernel](r) / np.sqrt(norms[i] * norms[j])
-    np.testing.assert_allclose(group.pair_weights(i, j), want, rtol=3e-7)  # scales are singles
+    np.testing.assert_allclose(group.pair_weights(i, j), want, rtol=3e-7)  # single-precision scales
     np.testing.assert_array_equal(group.pair_weights(i, j), group.pair_weights(j, i))
     stored = group.stored().arrays()["weight"]
     np.testing.assert_array_equal(stored, group.pair_weights(i, j))
@@ -69,7 +69,7 @@ def test_norms_are_sums_of_the_kernel(kernel):
     rows = cloud(300, 3)
     group = mg.Points(rows, kernel, norms="sums", exponent=2.5)
     r = np.linalg.norm(rows[:, None].astype(float) - rows, axis=2)
-    # values below 1e-8 are left out, and scales are singles
+    # values below 1e-8 are excluded, and scales are in single precision
     np.testing.assert_allclose(
         group.scale.astype(float) ** -2, FORMULAS[kernel](r).sum(axis=1), rtol=1e-6
     )
@@ -79,7 +79,7 @@ def test_norms_are_sums_of_the_kernel(kernel):
 @pytest.mark.parametrize("dims", [1, 3, 8])
 def test_a_tree_holds_every_point_once(n, dims):
     rows = cloud(n, dims)
-    rows[n // 2 :] = rows[n // 2]  # many that coincide
+    rows[n // 2 :] = rows[n // 2]  # many points coincide
     tree = grow_tree(rows)
     np.testing.assert_array_equal(np.sort(tree.order), np.arange(n))
     np.testing.assert_array_equal(tree.features, rows[tree.order])
@@ -132,7 +132,7 @@ def test_bounds_come_closer_with_more_slots():
 
 
 def test_a_slot_holds_no_more_points_than_it_can():
-    """Points so far away that one entry would suffice, but counts have a limited number of bits."""
+    """For distant points one entry would suffice, but counts have a limited number of bits."""
     places = np.concatenate([np.linspace(0, 1, 1000), np.linspace(100, 101, 400_000)])
     tree = grow_tree(places.astype(np.float32)[:, None])
     tables = make_tables(tree, RULES["gaussian"], 2000, 64)
@@ -180,7 +180,7 @@ def infinite_bound(low_a, high_a, low_b, high_b):
 
 @pytest.mark.parametrize("bound", [odd_bound, infinite_bound])
 def test_a_bound_that_is_none_for_a_point_and_itself_is_refused(bound):
-    """Trial pairs may all be of distinct points; 0 / 0 once caused an infinite loop."""
+    """Tested pairs may all be of distinct points; 0 / 0 once caused an infinite loop."""
     group = mg.Points(np.arange(30_000.0)[:, None], mg.PointKernel(narrow, bound), 5.0)
     with pytest.raises(mg.GraphError, match="also for a point and itself"):
         _ = group.tables
@@ -191,7 +191,7 @@ def test_sums_of_labeled_pairs(least):
     n, rule = 400, RULES["gaussian"]
     scale = np.random.default_rng(3).uniform(0.5, 2.0, n).astype(np.float32)
     rows, labels = cloud(n, 2), np.random.default_rng(4).integers(0, 3, n)
-    rows[:100] = rows[0]  # more than a block that coincide
+    rows[:100] = rows[0]  # more coinciding points than a block
     r = np.linalg.norm(rows[:, None].astype(float) - rows, axis=2)
     values = np.exp(-(r**2) / 2) * scale.astype(float)
     np.fill_diagonal(values, 0.0)
@@ -223,7 +223,7 @@ def test_more_points_than_are_counted_have_bounds(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["potts", "ising"])
 def test_a_kernel_of_ones_own_keeps_the_law(kind):
-    """By enumeration; one pair is out of range."""
+    """The test is by enumeration; one pair is out of range."""
     group = mg.Points(
         [[0.0, 0.0], [0.5, 0.2], [1.0, 0.9], [0.1, 0.4], [9.0, 9.0]],
         mg.PointKernel(hat, hat_bound),
@@ -272,7 +272,7 @@ def test_bad_points_are_refused(make, message):
 
 
 def test_files_keep_the_very_points(tmp_path):
-    """Scales and boxes are the same to the last bit, so that a resumed run is."""
+    """Scales and boxes are bit-identical, so resumed runs are, too."""
     group = mg.Points(cloud(200, 3), "laplace", 0.2, norms="sums")
     mg.write(mg.FactorGraph([2] * 200, [group]), tmp_path / "model.mg")
     again = mg.read(tmp_path / "model.mg").implicits[0]
@@ -289,7 +289,7 @@ def test_describing_says_what_is_proposed_for_each_draw():
 
 
 def test_the_largest_sum_is_bounded_by_true_sums(monkeypatch):
-    """The largest true sum for few points; for many points between that sum and the bounds."""
+    """The result is exact for few points, and between the exact sum and the bounds for many."""
     group = mg.Points(cloud(400, 3), weight=-0.4, norms="sums")
     true = np.array([np.abs(group._row(i)).sum() for i in range(400)])
     assert group.largest == pytest.approx(true.max(), rel=1e-12)
@@ -300,7 +300,7 @@ def test_the_largest_sum_is_bounded_by_true_sums(monkeypatch):
 
 
 def test_a_guarantee_goes_by_the_true_weights():
-    """A bound of boxes that is far too large asks for no more draws, and promises no less."""
+    """A far too large bound of boxes neither increases the draws nor weakens the guarantee."""
     rows = cloud(600, 3, spread=6.0)
     graph = mg.FactorGraph([3] * 600, [mg.Points(rows, weight=0.3)])
     (group,) = graph.implicits
@@ -321,7 +321,7 @@ def test_what_is_drawn_from_lies_on_lines_of_memory():
 
 @pytest.mark.parametrize("wrong", [1.0, 1.1])
 def test_updates_of_several_batches_keep_the_law(wrong):
-    """One free variable with more proposals than a batch has, and a wrong weight."""
+    """One free variable has more proposals than a batch; a wrong weight is detected."""
     places, labels = cloud(8, 2, spread=0.5), [0, 1, 2, 0, 1, 1, 0, 2]
     graphs = [
         mg.FactorGraph([3] * 8, [mg.Points(places, weight=w), mg.Points(places, weight=0.3)])
@@ -343,7 +343,7 @@ def test_updates_of_several_batches_keep_the_law(wrong):
 
 @pytest.mark.parametrize("wrong", [1.0, 1.5])
 def test_slots_of_several_points_keep_the_law(wrong):
-    """Exact starts, ten updates, a chi-square test; and a wrong weight."""
+    """Exact starts, ten updates, and a chi-square test; a wrong weight is detected."""
     graphs = [
         coarse(mg.FactorGraph([3] * 5, [mg.Points(cloud(5, 2), weight=w, norms="sums")]))
         for w in (1.5, 1.5 * wrong)

@@ -99,7 +99,7 @@ def test_entries_do_not_travel_and_are_freed_with_the_graph():
 
 
 def test_threads_that_sample_one_graph_have_the_same_draws():
-    """Every thread has a sampler of its own, so that splits are freed while others are made."""
+    """Every thread has its own sampler, so that splits are freed while others are computed."""
     options = {"updates": 50, "chains": 1, "seed": 1, "record": "draws", "progress": False}
     samplers = [mg.PoissonGibbs(theta=0.5 + 0.25 * number, heavy=1) for number in range(THREADS)]
     alone = [mg.sample(ZOO["potts"], one, **options).draws for one in samplers]

@@ -20,7 +20,7 @@ def sets(graph, alive):
 
 
 def by_hand(graph):
-    """The same from the definition: sweep over all factors and values until nothing changes."""
+    """Compute the same by definition: sweep over all factors and values until nothing changes."""
     left = [
         set(range(size)) if fixed < 0 else {int(fixed)}
         for size, fixed in zip(graph.sizes.tolist(), graph.evidence.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""A simplified graph has the same energies, under any evidence."""
+"""A simplified graph has the same energies, for any evidence."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.zoo import ZOO
 def _spin_tables():
     rng = np.random.default_rng(5)
     pairs = rng.integers(0, 6, (14, 2))
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # some of them twice, and both ways round
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # some of them twice, and in both orders
     return mg.FactorGraph(
         [2] * 6,
         [
@@ -24,7 +24,7 @@ def _spin_tables():
 
 
 def one_valued(size, rest=()):
-    """Variables 1 and 3 have one value and take part in factors of every kind."""
+    """Return a graph whose variables 1 and 3 have one value and are in factors of every kind."""
     rng = np.random.default_rng(7)
     sizes = [size, 1, size, 1]
     return mg.FactorGraph(
@@ -49,7 +49,7 @@ GRAPHS = {
 
 
 def simple_energy(graph, simple, x):
-    """By the definition."""
+    """Compute the energy by definition."""
     model, free = graph.packed, np.flatnonzero(graph.evidence < 0)
     values = np.zeros((len(model.pair) + len(model.factors), 1))
     factor_values(model, x[None], values)
@@ -113,7 +113,7 @@ def test_a_lighter_graph_has_the_same_law(name):
 
 
 def test_neighbors_of_wide_factors_with_evidence_and_repeated_scopes():
-    """Against pairs written down one by one."""
+    """The reference is a list of pairs."""
     scopes = [[0, 1, 2, 3], [3, 2, 1, 0], [1, 4, 5, 6], [2, 6, 4, 0]]
     graph = mg.FactorGraph([2] * 7, [mg.Logical("or", scopes, 1.0), mg.Potts([0], [6], 1.0)])
     graph = graph.condition({1: 0})

@@ -38,7 +38,7 @@ def test_a_stencil_is_its_pairs(name, evidence):
     graph = graph_of(name, evidence)
     stored = graph.stored()
     states = np.random.default_rng(0).integers(0, graph.sizes, (7, len(graph)))
-    # sums of some 40 numbers below 3: rounding stays below 1e-12
+    # sums of some 40 numbers below 3: rounding errors are below 1e-12
     np.testing.assert_allclose(
         graph.log_potential(states), stored.log_potential(states), atol=1e-12
     )
@@ -48,7 +48,7 @@ def test_a_stencil_is_its_pairs(name, evidence):
     assert graph.rounding_error == pytest.approx(stored.rounding_error, rel=1e-9)
     for own, other in zip(vars(graph.stats).values(), vars(stored.stats).values(), strict=True):
         assert own == pytest.approx(other, abs=1e-12)
-    assert "_packed" not in vars(graph)  # nothing has been expanded so far
+    assert "_packed" not in vars(graph)  # nothing was expanded
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -150,17 +150,22 @@ def test_round_trip_with_pruned_states_and_evidence(factor_graph):
     assert_same(ours(back), ours(graph))
 
 
-def test_networks_leave_pruned_states_out():
-    """One of three states of the sprinkler is impossible; the other tables sum to 1 without it."""
+def test_networks_have_the_states_that_were_pruned():
+    """One of three states of the sprinkler is impossible. Other tables have a row for it."""
     graph = mg.from_pgmpy(network())
     back = mg.to_pgmpy(graph, network=True)
     assert back.check_model()
-    assert back.get_cardinality("sprinkler") == 2
+    assert {
+        name: states for one in back.get_cpds() for name, states in one.state_names.items()
+    } == STATES
     assert_same(ours(graph), theirs(back))
     gum = pytest.importorskip("pyagrum", exc_type=Exception)
     bayes = mg.to_pyagrum(graph, bayes=True)
     assert isinstance(bayes, gum.BayesNet)
-    assert bayes.variable("sprinkler").domainSize() == 2
+    assert bayes.variable("sprinkler").domainSize() == 3
+    assert_same(ours(graph), ours(mg.from_pyagrum(bayes)))
+    field = mg.to_pyagrum(mg.from_pyagrum(bayes))
+    assert field.variable("sprinkler").labels() == tuple(STATES["sprinkler"])
 
 
 def test_pruned_states_cannot_be_meant_by_number():
@@ -186,7 +191,7 @@ def test_hard_zeros_are_kept_or_raised():
     model = network(broken=0.1, dry=1.0)
     graph = mg.from_pgmpy(model)
     assert len(graph.hard) == 1
-    with pytest.warns(UserWarning, match="from_pgmpy: .* raised to probability 1e-09"):
+    with pytest.warns(UserWarning, match="the pgmpy model: raised .* to 1e-09"):
         raised = mg.from_pgmpy(model, floor=1e-9)
     expected = theirs(model)
     for variable in expected:

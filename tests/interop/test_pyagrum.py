@@ -100,6 +100,32 @@ def test_files_that_pyagrum_writes_are_read(tmp_path):
             np.testing.assert_allclose(found[name], row, atol=1e-5)  # their digits
 
 
+RULES = {
+    "noisy or": lambda net, e: net.addNoisyOR(e, 0.05),
+    "noisy or, net": lambda net, e: net.addNoisyORNet(e, 0.05),
+    "noisy and": lambda net, e: net.addNoisyAND(e, 0.9),
+    "logit": lambda net, e: net.addLogit(e, 0.3),
+    "or": lambda net, e: net.addOR(e),
+    "and": lambda net, e: net.addAND(e),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_nodes_of_rules_are_read_as_tables(rule):
+    """Their arrays were never filled: probabilities were random, and at times refused as NaN."""
+    net = gum.BayesNet()
+    for k in range(3):
+        net.add(gum.LabelizedVariable(f"c{k}", "", 2))
+        net.cpt(f"c{k}")[:] = [0.7, 0.3]
+    RULES[rule](net, gum.LabelizedVariable("e", "", 2))
+    for k, weight in enumerate([0.9, 0.3, 0.6]):
+        if rule in ("or", "and"):
+            net.addArc(f"c{k}", "e")
+        else:
+            net.addWeightedArc(f"c{k}", "e", weight)
+    assert_same(ours(mg.from_pyagrum(net)), theirs(net))
+
+
 def test_noisy_or_agrees_with_theirs():
     net = gum.BayesNet()
     chances = [0.9, 0.3, 0.6]

@@ -89,6 +89,17 @@ def test_values_that_the_graph_does_not_have_are_refused():
             GraphStep([x], mg.FactorGraph([2] * 4, []))
 
 
+def test_values_that_the_model_does_not_have_are_refused():
+    """The model looks up means by label, where PyTensor raises an IndexError."""
+    with pm.Model():
+        means = pm.Normal("means", [0.0, 1.0])
+        x = pm.Categorical("x", p=[0.5, 0.5], shape=4)
+        pm.Normal("y", means[x], observed=np.zeros(4))
+        graph = mg.FactorGraph([3] * 4, [mg.Unary(range(4), np.zeros((4, 3)), name="h")])
+        with pytest.raises(mg.GraphError, match="one of them gives probability 0"):
+            GraphStep([x], graph, {"h": np.zeros((4, 3))})
+
+
 def test_hard_constraints():
     """Few states are possible: no two neighbors are both 1. A graph without that is refused."""
     table = np.array([[0.0, 0.0], [0.0, -np.inf]])
@@ -105,6 +116,8 @@ def test_hard_constraints():
 
 
 def test_bad_input():
+    with pytest.raises(mg.GraphError, match="sweeps must be an integer of at least 1, got 'a'"):
+        model(sweeps="a")
     with pytest.raises(mg.GraphError, match="have 20 entries, but the graph has 3"):
         model(graph=mg.FactorGraph([2] * 3, [mg.Ising([0], [1], 0.0, name="b")]))
     with pytest.raises(mg.GraphError, match="unknown parameter 'J'"):

@@ -315,7 +315,28 @@ BAD = {
     ),
     "implicit": (lambda: Expectations(mg.FactorGraph([2] * 6, [mg.Complete(6, 0.2)])), "implicit"),
     "draws": (lambda: Expectations(GRAPH, draws=0), "draws must be"),
+    "no mapping": (lambda: Expectations(GRAPH)([torch.zeros(1)]), "tensors by name, got list"),
+    "sparse": (lambda: Expectations(GRAPH)({"J": torch.zeros(1).to_sparse()}), "dense tensor"),
+    "meta": (lambda: Expectations(GRAPH)({"J": torch.zeros(1, device="meta")}), "with numbers"),
+    "vmap": (
+        lambda: torch.vmap(lambda J: Expectations(GRAPH)({"J": J}).log_z)(torch.zeros(5, 1)),
+        "use a leading batch axis",
+    ),
 }
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_batch_of_no_models(exact):
+    """As in layers of PyTorch: tensors of length 0, and a gradient of 0 for what is shared."""
+    h = torch.zeros(0, 3, 2, requires_grad=True)
+    J = torch.zeros(1, requires_grad=True)
+    moments = Expectations(chain(4), exact=exact)({"h": h, "J": J})
+    assert moments.mean["h"].shape == moments.error["h"].shape == h.shape
+    assert moments.mean["J"].shape == (0, 1)
+    assert (moments.log_z.shape == (0,)) if exact else (moments.log_z is None)
+    sum(each.sum() for each in moments.mean.values()).backward()
+    assert h.grad.shape == h.shape
+    assert J.grad.tolist() == [0.0]
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -406,7 +427,32 @@ CRF_BAD = {
     "kernels": (lambda: DenseCRF([1.0, 2.0])(torch.zeros(3, 2), [np.zeros((3, 1))]), "2 kernels"),
     "points": (lambda: DenseCRF([1.0])(torch.zeros(3, 2), [np.zeros((4, 1))]), "kernel 0 must"),
     "draws": (lambda: DenseCRF([1.0], draws=0), "draws must be"),
+    "kernel": (lambda: DenseCRF([1.0], kernel="gauss"), "kernel must be .* got 'gauss'"),
+    "no points": (lambda: DenseCRF([1.0])(torch.zeros(0, 2), [[]]), r"shape \(0, 2\)"),
+    "text": (lambda: DenseCRF([1.0])(torch.zeros(3, 2), ["a"]), "kernel 0 must hold real numbers"),
+    "learned features": (
+        lambda: DenseCRF([1.0])(torch.zeros(3, 2), [torch.zeros(3, 1, requires_grad=True)]),
+        r"use features.detach\(\)",
+    ),
 }
+
+
+def test_a_batch_of_no_images():
+    unary = torch.zeros(0, 3, 2, requires_grad=True)
+    crf = DenseCRF([1.0])
+    marginals = crf(unary, [np.zeros((3, 1))])
+    assert marginals.shape == crf.error.shape == (0, 3, 2)
+    marginals.sum().backward()
+    assert unary.grad.shape == unary.shape
+
+
+def test_features_of_any_number_type():
+    places = torch.arange(3.0).reshape(3, 1)
+    wanted, *found = (
+        DenseCRF([1.0], seed=1)(torch.zeros(3, 2), [given])
+        for given in (places, places.bfloat16(), places.int(), places.tolist())
+    )
+    assert all(torch.equal(one, wanted) for one in found)
 
 
 @pytest.mark.parametrize("case", CRF_BAD)

@@ -1,4 +1,4 @@
-"""Compiled code on disk: damage and full disks cost time, and nothing else."""
+"""Compiled code on disk: damage and full disks cost only time."""
 
 import errno
 
@@ -36,7 +36,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])
 def test_damaged_files_are_compiled_anew(folder, ending, damage):
-    """Before: UnpicklingError or EOFError at every start, or a crash in machine code."""
+    """These once raised UnpicklingError or EOFError at every start, or crashed in machine code."""
     assert doubling()(3) == 6
     assert files(folder, ending)
     for path in files(folder, ending):

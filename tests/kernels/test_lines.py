@@ -1,4 +1,4 @@
-"""Arrays that begin on a line of memory."""
+"""Arrays aligned to cache lines."""
 
 import numpy as np
 import pytest

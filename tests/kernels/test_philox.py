@@ -1,4 +1,4 @@
-"""Counter-based bits against the published vectors, and values by bits against plain arithmetic."""
+"""Counter-based bits against published vectors, and values by bits against plain arithmetic."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def _rare(bits, key, chain, variable, sweep):
 
 
 def plain_philox(counter, key, rounds=7):
-    """Philox in Python's whole numbers."""
+    """Compute Philox in Python integers."""
     c, (k0, k1) = list(counter), key
     for _ in range(rounds):
         p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -69,7 +69,7 @@ def plain_philox(counter, key, rounds=7):
 
 
 def bits_at(key, chain, variable, sweep, draw):
-    """The contract in Python integers."""
+    """Return the bits of the contract in Python integers."""
     counter = (chain // 4, variable, sweep % 2**32, draw)
     return plain_philox(counter, (int(key[0]), (int(key[1]) + (sweep >> 32)) % 2**32))[chain % 4]
 
@@ -110,7 +110,7 @@ def test_powers_of_2():
 
 
 def least_bits_for_minority(field):
-    """How many of the 2**32 words give the less likely value, by bisection: they come first."""
+    """Count by bisection the 2**32 words that give the less likely value: they come first."""
     low, high = 0, 2**32
     likely = field > 0
     while low < high:

@@ -69,10 +69,10 @@ def draw_beyond(mean, none, stream, out):
 
 @pytest.mark.parametrize("mean", [1e-3, 0.5, 3.0, 9.99, 10.0, 12.0, 57.0])
 def test_poisson_above_zero(mean):
-    """Given that the count is not 0. At mean 10, one in 22,000 counts is 0 and is drawn again."""
+    """The variate is positive: at mean 10, one in 22,000 counts is 0 and is redrawn."""
     out = np.empty(1_000_000, dtype=np.int64)
     draw_beyond(mean, np.exp(-mean), stream(7), out)
-    assert out.min() > 0  # of a million, 45 would not be
+    assert out.min() > 0  # of a million, 45 would be 0
     top = int(stats.poisson.isf(1e-7, mean))
     chances = stats.poisson.pmf(np.arange(top + 1), mean)
     chances[-1] = stats.poisson.sf(top - 1, mean)
@@ -101,7 +101,7 @@ def test_poisson_vector_has_independent_poisson_entries():
         top = int(stats.poisson.isf(1e-6, rates[place]))
         chances = stats.poisson.pmf(np.arange(top + 1), rates[place])
         chances[-1] = stats.poisson.sf(top - 1, rates[place])
-        # eight tests at 1e-4: a false alarm in a thousand seeds
+        # eight tests at 1e-4: false alarm 1e-3
         assert chi_square(np.minimum(out[:, place], top), chances) > FALSE_ALARM
     correlation = np.corrcoef(out[:, 1:].T) - np.eye(8)
     assert np.abs(correlation).max() < 5 / np.sqrt(50_000)  # 28 pairs at 5 sigma: 2e-5
@@ -116,7 +116,7 @@ def draw_places(table, stream, out):
 
 @pytest.mark.parametrize("count", [1, 2, 7, 1000])
 def test_alias_table_is_exact(count):
-    """Each place's share of the table is its probability, to rounding."""
+    """Each entry's share of the table is its probability, up to rounding."""
     weights = np.random.default_rng(count).exponential(size=count) ** 3
     table = np.zeros(count, dtype=ALIAS)
     table["place"], table["accept"] = np.arange(count), weights
@@ -143,7 +143,7 @@ def test_subsets_are_uniform(count, size):
     out = np.zeros(60_000, dtype=np.int64)
     draw_subsets(count, size, np.zeros(subset_scratch(size), np.int64), stream(6), out)
     sizes = np.array([int(mask).bit_count() for mask in range(2**count)])
-    assert (sizes[out] == size).all()  # distinct members, as many as asked
+    assert (sizes[out] == size).all()  # distinct members, in the requested number
     if size < count:
         chances = (sizes == size) / (sizes == size).sum()
         assert chi_square(out, chances) > FALSE_ALARM

@@ -1,4 +1,4 @@
-"""The random stream: the published generator, exact ranges, and streams that a seed fixes."""
+"""The random stream: the published generator, exact ranges, and streams determined by a seed."""
 
 import ast
 import copy
@@ -135,8 +135,8 @@ def test_below_is_in_range_and_uniform(count):
 
 
 def test_below_rejects_what_would_bias_it():
-    # With 3 * 2**30 values a plain multiplication would give every third value twice the
-    # weight of the others; the residue distinguishes them.
+    # With 3 * 2**30 values a plain multiplication would give every third value twice the weight of
+    # the others; the residue distinguishes them.
     out = draws_below(3 * 2**30, 100_000, seed=9)
     assert out.min() >= 0
     assert out.max() < 3 * 2**30
@@ -157,7 +157,7 @@ def test_later_words_are_those_that_come_and_the_stream_stays():
     come = np.empty(50, np.uint64)
     _words(before.copy(), come)
     np.testing.assert_array_equal(words, come)
-    drawn = draws_below(count, 50, seed=3)  # one in four million is drawn again
+    drawn = draws_below(count, 50, seed=3)  # one in four million is redrawn
     np.testing.assert_array_equal(guesses, drawn)
 
 
@@ -172,11 +172,11 @@ def test_a_seed_fixes_its_streams_whatever_the_number_of_chains():
 
 
 def test_streams_are_pinned():
-    # These pin the seeding; changing them is a breaking change.
+    # These values pin the seeding; changing them is a breaking change.
     assert streams(0, 2)[:, 0].tolist() == [8668861027912758289, 4881901421217228719]
 
 
-# Their compiled functions are called within the file alone, to which Numba ties a cached function.
+# Their compiled functions are called only within their file, on which Numba bases its cache.
 ALONE = {
     "graph/packing.py",
     "graph/coloring.py",
@@ -209,11 +209,11 @@ def test_what_the_stamp_leaves_out_is_called_within_its_file(file):
 
 def test_what_is_kept_on_disk_carries_the_stamp():
     assert _words._cache._cache_file._version[1] == jit.SOURCES
-    assert isinstance(next_word._cache, NullCache)  # it is kept inside its callers alone
+    assert isinstance(next_word._cache, NullCache)  # it is cached inside its callers
 
 
 def test_a_cache_of_sources_that_have_moved_is_not_read(tmp_path):
-    """Its types are pickled by the names of their modules, which may be gone."""
+    """Its types are pickled by the names of their modules, which may no longer exist."""
     file = copy.copy(_words._cache._cache_file)
     file._index_path = str(tmp_path / "words.nbi")
     file._save_index({"key": "data"})
@@ -249,13 +249,13 @@ def compile_badly(ours):
 
 
 def test_garbage_is_collected_again_after_compiling():
-    """Also where a function of ours failed to compile; and not where the user had it off."""
+    """Collection resumes also after a failed compilation, unless the user had disabled it."""
     was, ours = gc.isenabled(), SimpleNamespace(py_func=jit.kernel)
     gc.enable()
     with event.trigger_event(
         "numba:compile", {"dispatcher": SimpleNamespace(py_func=SimpleNamespace)}
     ):
-        assert gc.isenabled()  # not ours
+        assert gc.isenabled()  # not our function
     with pytest.raises(ValueError, match="no such type"):
         compile_badly(ours)
     assert gc.isenabled()

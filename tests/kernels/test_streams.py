@@ -1,4 +1,4 @@
-"""Streams beyond the first 4,096, reached by a second way; and the stream that chains share."""
+"""Streams beyond the first 4,096, computed in a second way; and the common stream of chains."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from minigibbs.kernels.random import SEEDED, shared_stream, streams
 
 
 def step(word):
-    """One step of xoshiro256++ on a state of 256 bits, as an integer: a linear map."""
+    """Make one step of xoshiro256++ on a state of 256 bits, as an integer: a linear map."""
     mask = 2**64 - 1
     s0, s1, s2, s3 = ((word >> 64 * k) & mask for k in range(4))
     t = (s1 << 17) & mask
@@ -28,7 +28,7 @@ def integer(words):
 
 
 def test_chains_beyond_the_seeded_ones_are_2_to_the_128_steps_further():
-    """By squaring the generator's matrix over GF(2), 128 times; no polynomial is used."""
+    """The generator's matrix over GF(2) is squared 128 times; no polynomial is used."""
     matrix = np.stack([bits(step(1 << k)) for k in range(256)], axis=1)
     for _ in range(128):
         matrix = (matrix @ matrix) % 2  # sums of at most 256 ones: exact
@@ -52,5 +52,5 @@ def test_the_shared_stream_goes_by_the_seed_and_is_no_chains_own():
     several = [shared_stream(seed) for seed in range(50)]
     own = [row for seed in range(50) for row in streams(seed, 20)]
     assert len(np.unique(np.concatenate([several, own]), axis=0)) == 50 * 21
-    # This pins the order of visits on a GPU; changing it is a breaking change.
+    # This value pins the order of visits on a GPU; changing it is a breaking change.
     assert shared_stream(0)[0] == 1115911174736451823

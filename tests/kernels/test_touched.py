@@ -9,12 +9,12 @@ from minigibbs.samplers.gibbs.sampler import GibbsData
 from minigibbs.samplers.poisson_gibbs.updates.large import LargeData
 from tests.harness import sample
 
-FALSE_ALARM = 1e-6  # of each test
+FALSE_ALARM = 1e-6  # per test
 SIZE = 20
 
 
 def star(weights, values, unary=None, size=SIZE):
-    """One free variable of `size` values, tied to neighbors that are clamped to `values`."""
+    """Return one free variable of `size` values, with neighbors that are clamped to `values`."""
     count = len(weights)
     factors = [mg.Potts(np.zeros(count, int), np.arange(1, count + 1), weights)]
     if unary is not None:
@@ -30,7 +30,7 @@ def energies(weights, values, unary, size=SIZE):
 
 
 def pvalue(graph, sampler, energy):
-    """The p-value of a chi-square test of nearly independent draws, with rare values merged."""
+    """Return the p-value of a chi-square test of nearly independent draws; merge rare values."""
     chance = np.exp(energy - energy.max())
     chance /= chance.sum()
     draws, options = 100_000, {"record": "draws", "chains": 1, "seed": 4, "progress": False}
@@ -46,7 +46,7 @@ def pvalue(graph, sampler, energy):
 
 
 @pytest.mark.parametrize("with_unary", [False, True])
-@pytest.mark.parametrize("count", [3, 300])  # the list of touched values has space for 40
+@pytest.mark.parametrize("count", [3, 300])  # the list of touched values has a capacity of 40
 @pytest.mark.parametrize(
     ("sampler", "kind"), [(mg.Gibbs(), GibbsData), (mg.PoissonGibbs(heavy=250, theta=2.0), None)]
 )
@@ -89,7 +89,7 @@ def test_strong_repulsion_everywhere(sampler, each):
 
 @pytest.mark.parametrize("sampler", [mg.Gibbs(), mg.PoissonGibbs(heavy=2, theta=1.0)])
 def test_repulsion_from_what_the_unary_factors_favor(sampler):
-    """The one value with any base weight loses it."""
+    """The only value with base weight loses it."""
     unary = np.random.default_rng(4).normal(0, 0.5, SIZE)
     unary[3] = 800.0
     weights, values = np.array([-500.0, -400.0, 0.05, 0.04]), np.array([3, 3, 5, 6])
@@ -107,7 +107,7 @@ def test_a_small_domain_beside_large_ones():
 
 
 def test_energies_that_would_overflow():
-    """exp(1500) is infinite; the value with the largest sum wins all the same."""
+    """exp(1500) is infinite; the value with the largest sum must be drawn nevertheless."""
     weights = np.array([1500.0, 1501.0, 400.0, 2.0])
     values = np.array([3, 5, 3, 5])
     run = sample(

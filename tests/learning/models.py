@@ -1,4 +1,4 @@
-"""Small graphs with parameters of every kind, and their answers by enumeration."""
+"""Small graphs with parameters of every kind, and their exact values by enumeration."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import minigibbs as mg
 
 
 def mixed(**options):
-    """Ties, scales, fixed entries, tables, rows and rules over four variables."""
+    """Return a graph with ties, scales, fixed entries, tables, rows and rules."""
     table = 0.5 * np.random.default_rng(5).normal(size=(2, 3))
     factors = [
         mg.Ising([0], [1], 0.3, name="c"),
@@ -27,7 +27,7 @@ def all_states(graph):
 
 
 def log_likelihood(graph, values, rows):
-    """Mean log-likelihood of rows with -1 for missing values, by sums over all states."""
+    """Return the mean log-likelihood of rows, with -1 for missing values, by enumeration."""
     states = all_states(graph)
     energy = graph.with_flat(values).log_potential(states)
     given = (graph.evidence < 0) | (states == graph.evidence)
@@ -40,7 +40,7 @@ def log_likelihood(graph, values, rows):
 
 
 def slope(function, values, step=1e-5):
-    """The gradient of a function by central differences."""
+    """Return the gradient of a function by central differences."""
     units = step * np.eye(len(values))
     return np.array([(function(values + u) - function(values - u)) / (2 * step) for u in units])
 

@@ -1,6 +1,6 @@
 """Learning's chains in Numba's CUDA simulator; `test_device` starts this as a script.
 
-Compilation is off here, so the layouts are prepared beforehand, one per set of weights. The script
+Compilation is off here, so the layouts are prepared in advance, one per set of weights. The script
 executes the steps in `FOLDER/NAME.json`. It writes the states after each step to `NAME.out.npz`,
 and the counts for their statistics to `NAME.counts.npz`.
 """
@@ -19,7 +19,7 @@ from tests.running import simulate_cuda, simulator
 
 
 class Direct:
-    """Groups that learning does not have, with the calls of its chains."""
+    """Groups that learning does not use, with the interface of its chains."""
 
     def __init__(self, graph, sampler, states, key):
         from minigibbs.running.request import Options
@@ -62,7 +62,7 @@ class Direct:
 
 
 def run_case(path):
-    """Do what one file asks for."""
+    """Run the case that one file describes."""
     import minigibbs as mg
     from minigibbs.graph import packing
     from minigibbs.learning import device
@@ -103,7 +103,7 @@ def run_case(path):
             chains.load(states[value])
         else:
             chains.sweep(value)
-            if case["sampler"] is None:  # before states are asked for
+            if case["sampler"] is None:  # before states are read
                 counts.append(chains.summed(frame, None, None))
             seen.append(chains.states().copy())
     np.savez(path.with_suffix(".out.npz"), *seen)

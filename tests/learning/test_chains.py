@@ -1,4 +1,4 @@
-"""Vectorized chains: laid out as if anew, with the model's distribution, on any threads."""
+"""Vectorized chains have correct layouts and the model's distribution, on any threads."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ rng = np.random.default_rng(2)
 
 
 def spins():
-    """Ties, scales, signs; a pair and fields that are not learned."""
+    """Return spins with ties, scales and signs; a pair and fields are not learned."""
     return mg.FactorGraph(
         [2] * 5,
         [
@@ -38,7 +38,7 @@ def spins():
 
 
 def small():
-    """Templates with weights, tables of two sizes, pairs; one table that is not learned."""
+    """Return templates with weights, tables of two sizes and pairs; one table is not learned."""
     return mg.FactorGraph(
         [2, 3, 3, 4],
         [
@@ -74,9 +74,9 @@ def test_the_layout_follows_the_parameters(name):
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("wrong", [0.0, 0.25])
 def test_lockstep_chains_have_the_models_law(name, wrong):
-    """Chi-square of 8,000 chains after 40 sweeps; at 1e-4, false in one of 10,000 seeds.
+    """Test 8,000 chains after 40 sweeps by chi-square at 1e-4: false in one of 10,000 seeds.
 
-    The negative control: weights that are a quarter off are noticed.
+    Negative control: weights that are a quarter too large are detected.
     """
     graph = GRAPHS[name]()
     values = graph.frame.flat(graph.factors)
@@ -119,7 +119,7 @@ def test_what_does_not_fit_goes_row_by_row():
 
 
 def machine(seen=4, hidden=2):
-    """Every visible variable is joined to every hidden one."""
+    """Return a graph in which every visible variable is coupled to every hidden one."""
     a, b = np.meshgrid(np.arange(seen), seen + np.arange(hidden), indexing="ij")
     draws = np.random.default_rng(7)
     weight, field = draws.normal(0, 0.8, a.size), draws.normal(0, 0.5, (seen + hidden, 2))
@@ -134,7 +134,7 @@ def machine(seen=4, hidden=2):
 def test_hidden_variables_are_drawn_given_what_was_seen(wrong):
     """One sweep is exact: chi-square of 8,000 rows at 1e-4, false in one of 10,000 seeds.
 
-    The negative control: weights that are a quarter off are noticed.
+    Negative control: weights that are a quarter too large are detected.
     """
     graph, row = machine(), [1, 0, 0, 1]
     data = read_data(graph, np.tile(row, (8000, 1)), range(4))
@@ -183,7 +183,7 @@ def test_rows_that_differ_in_what_they_leave_open_go_one_by_one():
 
 
 def test_hidden_variables_whose_coupling_begins_at_0_are_all_drawn():
-    """A parameter of 0 couples two variables as soon as it moves: they are no longer one color."""
+    """A parameter of 0 couples two variables when it changes, so they must have two colors."""
     pairs = mg.Ising([0, 0, 1], [1, 2, 2], [0.5, 0.5, 0.0], name="J")
     graph = mg.FactorGraph([2] * 3, [pairs])
     assert graph.colors.count == 2
@@ -219,7 +219,7 @@ def test_a_machine_learns_on_any_number_of_threads():
 
 
 def backwards(work, count):
-    """Pieces, the last one first."""
+    """Call the work for all pieces, the last one first."""
     for piece in reversed(range(count)):
         work(piece)
 

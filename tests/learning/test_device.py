@@ -1,4 +1,4 @@
-"""Chains of learning on a GPU, in Numba's simulator: new weights reach it in every layout."""
+"""Chains of learning on a GPU, in Numba's simulator: new weights are used in every layout."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.running.simulate_cuda import flatten
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-SEED, MANY, ALL = (4, MODEL), 1000, 1  # number of walkers from which threads iterate over colors
+SEED, MANY, ALL = (4, MODEL), 1000, 1  # last two: chains from which on threads iterate over colors
 
 
 def rows_of(graph, chains, seed):
@@ -32,14 +32,14 @@ def fields(n, q):
 
 
 def chain_of_spins(n=6):
-    """Few neighbors, whose values are looked up; ties, and a pair that is not learned."""
+    """Return spins with few neighbors, for tables of thresholds; ties, and an unlearned pair."""
     i = np.arange(n - 1)
     pairs = mg.Ising(i, i + 1, [0.0, 0.0], name="J", tied=i % 2)
     return mg.FactorGraph([2] * n, [pairs, mg.Potts([0], [n - 1], 0.7), fields(n, 2)])
 
 
 def all_spins(n=7):
-    """More neighbors than are looked up."""
+    """Return spins with too many neighbors for tables of thresholds."""
     i, j = np.triu_indices(n, 1)
     return mg.FactorGraph([2] * n, [mg.Ising(i, j, 0.0, name="J"), fields(n, 2)])
 
@@ -51,26 +51,26 @@ def ring(n=6, q=3):
 
 
 def template(n=6, q=3):
-    """One table for all, times weights, and Potts factors beside it."""
+    """Return one table for all pairs, times weights, and Potts factors."""
     i = np.arange(n - 1)
     one = mg.Table(np.stack([i, i + 1], 1), np.zeros((q, q)), 1.0 + 0.2 * i, name="T")
     return mg.FactorGraph([q] * n, [one, mg.Potts([0, 1], [2, 3], 0.0, name="J"), fields(n, q)])
 
 
 def uneven():
-    """Domains that differ."""
+    """Return a graph with domains of several sizes."""
     tables = mg.Table([[0, 1], [2, 1]], np.zeros((2, 2, 4)), name="T")
     return mg.FactorGraph([2, 4, 2], [tables, mg.Unary([1], np.zeros(4), name="h")])
 
 
 def sites(n=5, q=3):
-    """All joined by tables, which have a kernel of their own."""
+    """Return sites that are all coupled by tables, which have a separate kernel."""
     i, j = np.triu_indices(n, 1)
     pairs = mg.Table(np.stack([i, j], 1), np.zeros((len(i), q, q)), name="J")
     return mg.FactorGraph([q] * n, [pairs, fields(n, q)])
 
 
-CASES = {  # graph, chains, walkers
+CASES = {  # graph, chains, chains from which on threads iterate over colors
     "bits-one": (chain_of_spins(), 1, MANY),
     "bits-few": (chain_of_spins(), 7, MANY),
     "bits-looked-up": (chain_of_spins(), 37, MANY),
@@ -81,7 +81,7 @@ CASES = {  # graph, chains, walkers
     "small-uneven": (uneven(), 9, MANY),
     "sites": (sites(), 6, MANY),
 }
-STEPS = [  # weights move; states are put there, as CD does; weights come twice before a sweep
+STEPS = [  # weights change; states are loaded, as CD does; weights change twice before a sweep
     ("take", 0),
     ("advance", 2),
     ("take", 1),
@@ -93,7 +93,7 @@ STEPS = [  # weights move; states are put there, as CD does; weights come twice 
     ("take", 0),
     ("advance", 2),
 ]
-UNMOVED = [step for step in STEPS if step != ("take", 1)]  # the negative control
+UNMOVED = [step for step in STEPS if step != ("take", 1)]  # negative control
 
 
 def weights_of(graph):
@@ -120,7 +120,7 @@ def write_case(folder, name, graph, laid, states, walkers, seed, sampler=None, s
 
 
 def tailed(name, beta):
-    """Models with a tail, whose chains on a GPU take other weights as well."""
+    """Return models with minibatched factors, whose weights can be replaced on a GPU, too."""
     if name == "bits-tails":
         graph = mg.models.ising_rbf(side=3, beta=beta, implicit=False)
     else:
@@ -129,7 +129,7 @@ def tailed(name, beta):
 
 
 TAILS = ["bits-tails", "small-tails"]
-PATHS = {  # of chains with tails: other weights are taken, or chains placed anew with them, or not
+PATHS = {  # of such chains: new weights are set, or chains are created with them, or neither
     "taken": [("take", 0), ("advance", 1), ("take", 1), ("advance", 3)],
     "anew": [("take", 0), ("advance", 1), ("anew", 1), ("advance", 3)],
     "unmoved": [("take", 0), ("advance", 1), ("advance", 3)],
@@ -168,7 +168,7 @@ def simulated(tmp_path_factory):
 
 
 def on_the_cpu(graph, chains, steps):
-    """The states after each advance, of vectorized chains."""
+    """Return the states of vectorized chains after each advance."""
     values, states = weights_of(graph), [rows_of(graph, chains, seed) for seed in (1, 2)]
     made, seen = LockstepChains(graph, states[0].copy(), SEED, Threads(1)), []
     for name, value in steps:
@@ -204,7 +204,7 @@ def test_weights_that_stay_would_be_noticed(name):
 
 @pytest.mark.parametrize("name", TAILS)
 def test_chains_with_a_tail_take_other_weights(name, simulated):
-    """They go where chains go that are placed anew, and not where the first weights lead."""
+    """They equal chains created with the new weights, and differ from those with the first."""
     taken, anew, unmoved = (simulated[f"{name}-{path}.out"] for path in PATHS)
     np.testing.assert_array_equal(taken, anew)
     np.testing.assert_array_equal(taken[0], unmoved[0])

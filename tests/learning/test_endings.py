@@ -1,4 +1,4 @@
-"""Fits end when moments agree within their noise, and warn where they cannot end."""
+"""Fits end when moments agree within their noise, and warn if they cannot end."""
 
 import warnings
 
@@ -28,7 +28,7 @@ def test_default_steps_end_when_moments_agree_within_noise():
 
 @pytest.mark.parametrize("rate", [3e-4])
 def test_steps_continue_while_moments_differ(rate):
-    """With small steps a thousand are not enough: the fit continues, and warns if it must end."""
+    """With small steps a thousand do not suffice: the fit continues, and warns if it must end."""
     graph, rows = chain(coupling=1.5, rows=5000)
     options = {"rate": rate, "decay": 1e6, "chains": 100}
     with warnings.catch_warnings():
@@ -83,7 +83,7 @@ def test_fits_that_held_out_rows_end_are_not_cut_short():
 
 
 def star(share):
-    """One hidden variable whose coupling alone cannot explain so frequent a visible value."""
+    """Return one hidden variable whose coupling cannot explain such a frequent visible value."""
     bias = mg.Unary([0], [[0.0, 0.0]], name="bias", fixed=[[True, False]])
     table = mg.Table([[0, 1]], [[0.0, 0.0], [0.0, 1.0]])
     graph = mg.FactorGraph([2, 2], [bias, table], names=["hidden", "seen"])
@@ -108,7 +108,7 @@ def test_a_hidden_field_on_its_way_to_infinity_warns_with_pcd():
 
 
 def machine(visible, hidden, seed):
-    """A restricted Boltzmann machine with small random weights, and rows to learn."""
+    """Return a restricted Boltzmann machine with small random weights, and rows to learn."""
     rng = np.random.default_rng(seed)
     i, j = np.meshgrid(np.arange(visible), visible + np.arange(hidden), indexing="ij")
     weights = rng.normal(size=visible * hidden)
@@ -132,8 +132,8 @@ def test_the_log_likelihood_along_training_is_that_of_the_parameters():
     series = fit.history["log_likelihood"]
     assert len(series) == len(fit.history["step"])
     assert series[-1] > series[0]
-    # The average that the fit gives is near the last parameters. The differences of six seeds had a
-    # standard deviation of 0.035, so that 0.2 is more than five of them.
+    # The average that the fit returns is close to the last parameters. The differences of six seeds
+    # had a standard deviation of 0.035, so 0.2 is more than five of them.
     assert abs(series[-1] - fit.log_likelihood(rows).mean) < 0.2
 
 

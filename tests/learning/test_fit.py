@@ -1,4 +1,4 @@
-"""What learning gives: files, pages, pictures, the command line."""
+"""Results of learning: files, pages, plots, the command line."""
 
 import json
 
@@ -100,7 +100,7 @@ def test_the_command_line_learns(tmp_path):
     )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    # three of four full rows agree; the half row says nothing: tanh(J) = 1/2
+    # Three of four full rows agree; the half row has no information: tanh(J) = 1/2.
     assert found["parameters"]["J"][0] == pytest.approx(np.arctanh(0.5), abs=1e-5)
     learned = mg.read(tmp_path / "learned.mg")
     assert learned.parameters["J"][0] == found["parameters"]["J"][0]
@@ -144,13 +144,13 @@ RING_TRUTH = {"J": 0.5, "b": [0.0, 0.5]}
 
 
 def ring():
-    """A ring whose fields are redundant: a constant added to both values changes nothing."""
+    """Return a ring with redundant fields: a constant added to both values changes nothing."""
     return mg.FactorGraph([2] * 6, [*RING, FIELD])
 
 
 @pytest.mark.parametrize("method", ["pcd", "exact", "pseudo"])
 def test_a_fit_that_is_cut_short_says_so(method):
-    """By the gap of the moments against their noise; a fit that has ended does not."""
+    """The gap of the moments exceeds their noise; a fit that has converged does not warn."""
     graph = ring()
     rows = mg.exact_draws(graph.with_parameters(RING_TRUTH), 2000, seed=1)
     steps = {"pcd": 10, "exact": 1, "pseudo": 1}[method]
@@ -194,9 +194,9 @@ def test_errors_are_called_what_they_are():
 
 @pytest.mark.parametrize("method", ["exact", "pseudo"])
 def test_intervals_of_contrasts_cover_the_truth(method):
-    """40 sets of data: 95% of the intervals of a difference cover, and not 0.5%.
+    """Over 40 data sets, 95% of the intervals of a difference cover it, and intervals are not wide.
 
-    The share spreads by 3.4%, and 5 of those are allowed (false alarm 1e-5).
+    The standard deviation of the share is 3.4%, and 5 of those are allowed (false alarm 1e-5).
     """
     graph = ring()
     truth = graph.with_parameters(RING_TRUTH)

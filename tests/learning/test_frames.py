@@ -1,4 +1,4 @@
-"""Models from frames: names and labels survive, rows take no loop, and data are repaired."""
+"""Models from frames: names and labels survive, rows need no loop, and data are repaired."""
 
 import importlib.util
 
@@ -28,7 +28,7 @@ def test_variables_have_their_own_values():
     assert graph.evidence.tolist() == [-1, -1, 0]
     assert model.entries == {"same": ["k", "l"], "wish": ["p", "q"]}
     graph = graph.with_parameters({"same": [3.0, 5.0][: graph.parameters["same"].size]})
-    # a = b = y is worth 3 + 0.5 + 2; b and c have no common value
+    # a = b = y contributes 3 + 0.5 + 2; b and c have no common value.
     assert graph.log_potential([1, 0, 0]) == pytest.approx(5.5)
     assert graph.log_potential([2, 1, 0]) == pytest.approx(3.5)
     assert graph.log_potential([1, 1, 0]) == pytest.approx(0.5)
@@ -82,9 +82,9 @@ def test_weights_come_back_as_a_frame():
     assert (found["error"] < 0.5).all()
 
 
-@pytest.mark.parametrize("kind", [str, object])  # of NumPy, and of most frames
+@pytest.mark.parametrize("kind", [str, object])  # types of NumPy, and of most frames
 def test_a_million_factors_take_no_loop(kind):
-    """Rows are only looked up in dictionaries and sorted: no Python function runs for each."""
+    """Rows are only looked up in dictionaries and sorted, without Python code per row."""
     count = 200_000
     rng = np.random.default_rng(0)
     names = np.arange(1000).astype(str)
@@ -227,7 +227,7 @@ def test_columns_of_a_structured_array():
 
 
 def missing_cells():
-    """Markers of missing cells, here and in pandas."""
+    """Return markers of missing cells of Python, NumPy and pandas."""
     found = [None, float("nan"), np.float64("nan"), np.datetime64("NaT")]
     if importlib.util.find_spec("pandas"):
         import pandas

@@ -40,7 +40,7 @@ def test_exact_gradient(law, missing, evidence):
 
 
 def plain_pseudo_likelihood(graph, values, rows):
-    """In plain Python: for each variable, over its values, with the others fixed."""
+    """Compute it in plain Python: for each variable, over its values, with the others fixed."""
     graph, total = graph.with_flat(values), 0.0
     for row in rows:
         for variable in range(len(graph)):
@@ -96,7 +96,7 @@ def settings(**given):
 
 
 def mean_gradient(graph, rows, looks=40, sampler=None, **given):
-    """The mean of gradients at fixed parameters, and its standard error."""
+    """Return the mean of gradients at fixed parameters, and its standard error."""
     whole = mg.FactorGraph(graph.domains, graph.factors) if rows is None else graph
     data, values = read_data(graph, rows), flat(whole)
     optimizer = Optimizer("adam", 0.05, 10.0, values, ~whole.frame.fixed)
@@ -112,8 +112,9 @@ def mean_gradient(graph, rows, looks=40, sampler=None, **given):
     return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(looks)
 
 
-# Of 15 numbers, each within 4 standard errors by 20 nearly independent means or more: by Student's
-# t with 19 degrees of freedom, a false alarm in 80 seeds, and in 200 with 39; seeds are fixed.
+# 15 numbers must be within 4 standard errors, from at least 20 nearly independent means. By
+# Student's t a false alarm occurs in one of 80 seeds with 19 degrees of freedom, and in one of 200
+# with 39; seeds are fixed.
 LIMIT = 4.0
 
 
@@ -172,7 +173,7 @@ def test_contrastive_divergence_starts_at_the_data():
 
 
 def test_chains_have_the_models_law():
-    """Chi-square of 4,000 chains after 30 sweeps; at 1e-4, false in one of 10,000 seeds."""
+    """Test 4,000 chains after 30 sweeps by chi-square at 1e-4: false in one of 10,000 seeds."""
     from scipy.stats import chisquare
 
     graph = mixed()

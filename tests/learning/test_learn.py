@@ -1,4 +1,4 @@
-"""mg.learn: planted weights come back, fixed ones stay, seeds and threads, stops, bad input."""
+"""mg.learn recovers planted weights; fixed ones, seeds, threads, stops and bad input."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ METHODS = ("exact", "pseudo", "pcd", "cd")
 
 
 def planted(seed=0):
-    """Six spins, all joined, with fields; the first energy of each field is fixed at 0."""
+    """Return six coupled spins with fields; the first energy of each field is fixed at 0."""
     rng = np.random.default_rng(seed)
     i, j = np.triu_indices(6, 1)
     fields = np.stack([np.zeros(6), rng.normal(0, 0.3, 6)], axis=1)
@@ -57,7 +57,7 @@ def best(rows):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_planted_weights_come_back(method, missing, rows):
-    """Within 5 errors; of 21 normal numbers one is beyond in 80,000 seeds, CD's small bias left."""
+    """Weights are within 5 errors; one of 21 is not in 80,000 seeds, without CD's small bias."""
     if missing and method == "pseudo":
         pytest.skip("few variables have all their neighbors observed")
     truth, data = planted(), rows.astype(int)
@@ -83,7 +83,7 @@ def test_the_exact_maximum_is_one(best, rows):
 
 
 def test_seeds_differ_by_less_than_the_errors_say(best, rows):
-    """Of the chains' noise: a third of the standard error at most, for 1,000 chains and steps."""
+    """With 1,000 chains and steps, noise is at most a third of the standard error."""
     graph = blank(planted())
     fits = [learn(graph, rows, seed=seed) for seed in (1, 2, 3)]
     for fit in fits:
@@ -122,7 +122,7 @@ def test_ties_across_groups_are_one_number():
     truth = graph.with_parameters({"J": 0.8})
     fit = learn(graph, mg.exact_draws(truth, 2000, seed=1), "exact")
     assert abs(fit.parameters["J"][0] - 0.8) < 4 * fit.errors["J"][0]
-    # four independent pairs: the information is four times the information of one pair
+    # Four independent pairs have four times the information of one pair.
     share = np.exp(0.8) / (np.exp(0.8) + 2)
     alone = 1 / np.sqrt(4 * 2000 * share * (1 - share))
     assert fit.errors["J"][0] == pytest.approx(alone, rel=0.1)
@@ -130,7 +130,7 @@ def test_ties_across_groups_are_one_number():
 
 @pytest.mark.parametrize("method", ["exact", "pcd"])
 def test_errors_are_those_of_the_curvature(method):
-    """By differences of the log-likelihood, with values missing; chains are 10% off at most."""
+    """Errors match differences of the log-likelihood, with missing values; chains within 10%."""
     graph = mixed()
     graph = graph.with_parameters({"h": [0.0, 0.2, 0.1]})
     rows = some_rows(graph, 400, missing=0.3)
@@ -250,7 +250,7 @@ def test_every_sampler_learns_on_every_kind_of_graph_or_says_why_not(sampler, gr
 
 
 def two_modes(count, coupling, field):
-    """A complete graph of spins that like to agree, and a field that weighs the two modes."""
+    """Return a complete graph of attractive spins, and a field that weights the two modes."""
     i, j = np.triu_indices(count, 1)
     spins = mg.Ising(i, j, coupling, name="J", tied=0)
     bias = mg.Unary(range(count), [[0.0, field]], name="h", tied=0, fixed=[[True, False]])
@@ -258,7 +258,7 @@ def two_modes(count, coupling, field):
 
 
 def law_of_ones(count, coupling, field):
-    """How many spins have value 1."""
+    """Return the distribution of the number of spins 1."""
     ones = np.arange(count + 1)
     ways = gammaln(count + 1) - gammaln(ones + 1) - gammaln(count - ones + 1)
     energy = ways + coupling * (2 * ones - count) ** 2 / 2 + field * ones
@@ -270,8 +270,8 @@ def law_of_ones(count, coupling, field):
 def test_persistent_ladders_weigh_modes_that_plain_chains_never_leave(sampler):
     """Three quarters of the rows are in one mode. The barrier is e^13 at the planted weights.
 
-    With chains that stick, the field grows until one mode is gone. Seeds 1 to 5 gave it a share of
-    0.64 to 0.77 with ladders, and above 0.999 without.
+    With chains that mix poorly, the field grows until one mode is gone. Seeds 1 to 5 gave it a
+    share of 0.64 to 0.77 with ladders, and above 0.999 without.
     """
     count, coupling, field = 40, 0.05, 0.03
     rng, law = np.random.default_rng(0), law_of_ones(40, coupling, field)
@@ -305,7 +305,7 @@ def test_every_temperature_keeps_its_state_when_weights_change():
 
 
 def by_level(group):
-    """The states of a ladder: [variable, twin, level]."""
+    """Return the states of a ladder: [variable, twin, level]."""
     data = group.data
     return ladder_states(data, group.replicas).reshape(-1, data.twins, len(data.beta))
 
@@ -340,7 +340,7 @@ def test_stops_in_time(rows):
 
 @pytest.mark.parametrize("method", ["pcd", "pseudo"])
 def test_ctrl_c_returns_what_was_learned(method, rows, monkeypatch):
-    """It comes while steps are made, at the first that is shown, however slow the machine."""
+    """Ctrl-C comes at the first displayed step, on a machine of any speed."""
     shown = StepBar.show
 
     def show(bar, step, error):
@@ -378,7 +378,7 @@ def test_a_resumed_fit_has_the_same_bits(missing, how, rows, tmp_path):
 @pytest.mark.parametrize("method", ["pcd", "cd"])
 @pytest.mark.parametrize("sampler", ["poisson-gibbs", "min-gibbs", mg.Tempering(mg.Gibbs())])
 def test_a_resumed_fit_of_any_sampler_has_the_same_bits(sampler, method, tmp_path):
-    """Chromatic groups of several chains, stored estimates, ladders of copies."""
+    """Samplers have chromatic groups of several chains, stored estimates, and ladders of copies."""
     graph = lattice(12 if sampler == "poisson-gibbs" else 4)
     options = {"sampler": sampler, "chains": 17, "errors": False, "method": method}
     whole = learn(graph, some_rows(graph, 20), steps=9, **options)
@@ -390,7 +390,7 @@ def test_a_resumed_fit_of_any_sampler_has_the_same_bits(sampler, method, tmp_pat
 
 @pytest.mark.parametrize("part", ["group.replicas", "group.carried", "values", "settled", "taken"])
 def test_a_checkpoint_of_ladders_that_cannot_be_is_refused(part, tmp_path):
-    """Sealed anew by somebody who knows how."""
+    """The checkpoint is sealed again after a change."""
     path, name = tmp_path / "fit.mgl", f"state.model.{part}"
     options = {"sampler": mg.Tempering(levels=3), "chains": 3, "l2": 0.1, "checkpoint": path}
     learn(mixed(), some_rows(mixed()), steps=1, **options)
@@ -450,7 +450,7 @@ def test_a_checkpoint_whose_data_are_gone_or_anothers_is_refused(tmp_path):
 
 
 def test_checkpoints_of_one_file_are_read(tmp_path):
-    """As minigibbs 0.2 wrote them."""
+    """The checkpoint has the format of minigibbs 0.2."""
     path = tmp_path / "fit.mgl"
     options = {"l2": 0.1, "chains": 4}
     learn(mixed(), some_rows(mixed()), steps=5, checkpoint=path, **options)
@@ -532,7 +532,7 @@ def test_a_torn_checkpoint_is_refused(tmp_path):
     ],
 )
 def test_a_checkpoint_of_states_that_cannot_be_is_refused(part, value, reason, tmp_path):
-    """Sealed anew by somebody who knows how."""
+    """The checkpoint is sealed again after a change."""
     path, format = tmp_path / "fit.mgl", FORMAT
     learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, chains=4, checkpoint=path)
     if not part.startswith("state."):
@@ -541,7 +541,7 @@ def test_a_checkpoint_of_states_that_cannot_be_is_refused(part, value, reason, t
     whole = {name: array.copy() for name, array in arrays.items()}
     files.write_arrays(path, header, whole, sealed=True)
     path, changed = tmp_path / "fit.mgl", path
-    mg.resume_learning(path, progress=False)  # sealed so, it is read
+    mg.resume_learning(path, progress=False)  # it is read if sealed
     whole[part][:] = value
     files.write_arrays(changed, header, whole, sealed=True)
     with pytest.raises(mg.MinigibbsError, match=reason):
@@ -549,7 +549,7 @@ def test_a_checkpoint_of_states_that_cannot_be_is_refused(part, value, reason, t
 
 
 def test_hidden_variables_are_summed_out():
-    """A mixture of two coins: the hidden one joins three that are seen."""
+    """The graph is a mixture of two coins: the hidden one is coupled to three visible ones."""
     star = mg.Ising([0, 0, 0], [1, 2, 3], [0.1, 0.2, 0.1], name="W")
     graph = mg.FactorGraph([2] * 4, [star], names=["hidden", "a", "b", "c"])
     truth = graph.with_parameters({"W": [1.0, 0.8, 0.6]})
@@ -600,7 +600,7 @@ def test_frames_and_labels(backwards):
 
 @pytest.mark.parametrize("kind", [bool, np.uint8, np.int8, np.float32, object])
 def test_masked_values_are_missing_whatever_their_type(kind):
-    """A mask says so, and not a number that the type may not have."""
+    """A mask marks them, without a number that the type may not have."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")])
     rows = [[1, 1], [1, 0], [0, 0], [0, 1]]
     masked = np.ma.array(rows, dtype=kind, mask=[[0, 0], [0, 1], [0, 0], [0, 0]])
@@ -611,7 +611,7 @@ def test_masked_values_are_missing_whatever_their_type(kind):
 
 
 def test_columns_tell_what_is_missing_in_their_own_way():
-    """Masks, -1 as a float, and pandas' missing values; booleans represent 0 and 1."""
+    """Masks, -1 as a float, and pandas' missing values work; booleans represent 0 and 1."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")], names=["a", "b"])
     expected = learn(graph, [[1, 1], [-1, 0], [0, 0], [0, 1]], "exact").parameters["J"]
     other = [1, 0, 0, 1]
@@ -643,7 +643,7 @@ def test_points_of_a_grid_are_no_numbers_of_values():
 
 
 def test_errors_of_a_pseudo_likelihood_are_what_rows_differ_by():
-    """One row says nothing of that; rows of no weight say nothing at all."""
+    """One row has no such information, and rows of weight 0 have none at all."""
     graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.0, name="J", tied=0)])
     assert learn(graph, [[0, 1, 0]], "pseudo", l2=0.1).errors is None
     rows, weights = np.random.default_rng(0).integers(0, 2, (30, 3)), np.ones(30)
@@ -654,9 +654,9 @@ def test_errors_of_a_pseudo_likelihood_are_what_rows_differ_by():
 
 
 def test_errors_do_not_depend_on_units():
-    """A weight times a millionth is known a million times less well, and no better.
+    """The error of a weight times a millionth is a million times larger, and not smaller.
 
-    All states are as frequent, so that the maximum is at 0 with both.
+    All states have equal frequency, so the maximum is at 0 in both cases.
     """
     rows = [[0, 0], [0, 1], [1, 0], [1, 1]] * 50
 
@@ -671,7 +671,7 @@ def test_errors_do_not_depend_on_units():
 
 
 def test_what_never_happens_has_no_small_error():
-    """Its weight goes to minus infinity, where no state informs about it."""
+    """Its weight goes to minus infinity, where no state has information about it."""
     graph = mg.FactorGraph([3], [mg.Unary([0], [-40.0, 0.0, 0.0], name="h")])
     with pytest.warns(UserWarning, match=r"'h'\[0\] to minus infinity"):
         fit = learn(graph, [[1], [2], [2]], "exact", steps=0)
@@ -680,7 +680,7 @@ def test_what_never_happens_has_no_small_error():
 
 
 def test_moments_of_rows_with_values_missing_are_weighed():
-    """The second row, of all the weight, has both alike; the first has not."""
+    """In the second row, with all the weight, both are equal; in the first they are not."""
     graph = mg.FactorGraph([2] * 3, [mg.Logical("equal", [[0, 1]], 0.0, name="same")])
     rows = [[0, 1, -1], [1, 1, -1]]
     fit = learn(graph, rows, "pseudo", weights=[0.0, 1.0], l2=0.1)
@@ -747,7 +747,7 @@ def coin(**options):
                 np.zeros((1, 900), int),
                 "exact",
             ),
-            "small or narrow graphs",
+            "small graphs and graphs of low treewidth",
         ),
         (
             lambda: learn(
@@ -775,9 +775,9 @@ def test_separation_is_said():
         warnings.simplefilter("always")
         fit = learn(graph, rows, steps=20)
     assert [str(warning.message) for warning in seen] == list(fit.warnings)
-    assert "'same'[0] to infinity" in fit.warnings[0]
+    assert "'same'[0] is infinity" in fit.warnings[0]
     assert "'both'[0] to minus infinity" in fit.warnings[1]
-    quiet = learn(graph, rows, steps=200, l2=0.1)  # enough to end: nothing else to warn of
+    quiet = learn(graph, rows, steps=200, l2=0.1)  # converged: no other warning
     assert quiet.warnings == ()
 
 
@@ -789,12 +789,12 @@ def test_the_pull_of_l1_is_not_taken_for_steps_that_are_missing():
         lattice, mg.ExactSampler(), sweeps=400, chains=1, record="draws", seed=1, progress=False
     ).draws[0]
     assert learn(graph, rows, "pcd", l1=0.3, steps=500).warnings == ()
-    few = learn(graph, rows, "pcd", l1=0.1, steps=2)  # a negative control
+    few = learn(graph, rows, "pcd", l1=0.1, steps=2)  # negative control
     assert "the steps ended too early" in few.warnings[0]
 
 
 def test_hidden_separation_is_said():
-    """One of three pairs is half hidden: still nothing speaks against agreement."""
+    """One of three pairs is half hidden: still no datum contradicts agreement."""
     pairs = mg.Logical("equal", [[0, 1], [2, 3]], 0.0, name="same", tied=0)
     graph = mg.FactorGraph([2] * 4, [pairs]).condition({0: 1, 1: 1, 2: 0})
     with pytest.warns(UserWarning, match=r"'same'\[0\] may have no finite best"):
@@ -808,7 +808,7 @@ def test_parameters_that_no_datum_speaks_of_are_named():
         warnings.simplefilter("always")
         fit = learn(graph.condition({0: 1, 1: 1}), steps=5, l2=0.1)
     assert "no factor depends on parameter 'J'[1]" in fit.warnings[0]
-    assert "no datum speaks of parameter 'J'[2]" in fit.warnings[1]
+    assert "do not determine parameter 'J'[2]" in fit.warnings[1]
 
 
 def test_one_variable_and_all_clamped():
@@ -821,7 +821,7 @@ def test_one_variable_and_all_clamped():
     fit = learn(chain.condition({0: 1, 1: 1}), method="exact", l2=0.1)
     assert fit.parameters["J"][0] > 0
     clamped = learn(chain.condition({0: 1, 1: 1}), [[1, 1]], steps=5, l2=0.1)
-    assert clamped.parameters["J"][0] == 0.0  # under the condition nothing is left to say
+    assert clamped.parameters["J"][0] == 0.0  # with the condition there is no information left
 
 
 def test_strong_weights_do_not_overflow():
@@ -860,8 +860,8 @@ def test_what_the_error_on_spins_advises_is_right():
     labels = mg.FactorGraph([2, 2], graph.factors, names=["a", "b"], labels=[-1, 1])
     named = learn(labels, {"a": SPINS[:, 0], "b": SPINS[:, 1]}, "exact", l2=0.1).parameters["J"]
     np.testing.assert_array_equal(rows, named)
-    hidden = np.array([[1, np.nan], [1, 1], [np.nan, 1]])  # 1 alone was seen
-    marked = [[1, -1], [1, 1], [-1, 1], [0, -1]]  # with a 0 among them, -1 is no spin
+    hidden = np.array([[1, np.nan], [1, 1], [np.nan, 1]])  # only 1 was observed
+    marked = [[1, -1], [1, 1], [-1, 1], [0, -1]]  # because there is a 0, -1 is no spin
     for data in (hidden, marked):
         assert np.isfinite(learn(graph, data, "exact", l2=0.1).parameters["J"]).all()
     three = mg.FactorGraph([3, 3], [mg.Potts([0], [1], 0.0, name="J")])

@@ -10,13 +10,13 @@ from minigibbs.system.watch import StopError, Watch
 
 
 def fit_of(graph):
-    """A fit whose graph is given."""
+    """Return a fit with a given graph."""
     nothing = np.zeros(graph.frame.size)
     return Fit(graph, "exact", "converged", 0, 0.0, 0, 1, {}, nothing, nothing)
 
 
 def machine(visible, hidden, scale, seed):
-    """A restricted Boltzmann machine with random parameters."""
+    """Return a restricted Boltzmann machine with random parameters."""
     rng = np.random.default_rng(seed)
     i, j = np.meshgrid(np.arange(visible), visible + np.arange(hidden), indexing="ij")
     energy = np.zeros((visible * hidden, 2, 2))
@@ -32,7 +32,7 @@ def machine(visible, hidden, scale, seed):
 
 
 def by_hand(graph, rows):
-    """Log-likelihoods by enumeration; -1 where a value is missing."""
+    """Return log-likelihoods by enumeration; -1 marks missing values."""
     states, probability = mg.exact_distribution(graph)
     found = []
     for row in rows:
@@ -99,7 +99,7 @@ def test_annealing_looks_at_the_clock_within_a_round():
     watch = Ending(300)
     found = annealed_log_z(graph, 1e-9, 1, 1, watch)
     assert found.sweeps >= 128
-    assert watch.looks == -1  # the round under way was dropped at once
+    assert watch.looks == -1  # the present round was dropped immediately
     with pytest.raises(StopError):
         annealed_log_z(graph, 1e-9, 1, 1, Ending(0))
 

@@ -1,4 +1,4 @@
-"""Natural steps: Newton's for independent variables, and families that others are slow on."""
+"""Natural steps: Newton's for independent variables, and families on which others are slow."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from minigibbs.learning.natural import Natural, natural_steps_exist
 
 
 def family(sizes=(2, 3, 3, 4), scale=0.0, seed=0, **options):
-    """A table for each pair, and fields of every variable."""
+    """Return a table for each pair, and fields of every variable."""
     rng, pairs = np.random.default_rng(seed), {}
     i, j = np.triu_indices(len(sizes), 1)
     for a, b in zip(i.tolist(), j.tolist(), strict=True):
@@ -34,7 +34,7 @@ def learn(graph, rows, **options):
 
 
 def test_the_step_solves_the_information_of_independent_variables():
-    """By the covariance of all statistics over all states of the product of the marginals."""
+    """The information is the covariance of all statistics under the product of the marginals."""
     graph = family()
     frame, rows = graph.frame, rows_of(family(scale=0.5))
     natural = Natural(frame, marginals_of(frame, rows, np.ones(len(rows))), 10**9)
@@ -46,7 +46,7 @@ def test_the_step_solves_the_information_of_independent_variables():
     information = (centered * law[:, None]).T @ centered
     gradient = centered.T @ (law * np.random.default_rng(2).normal(size=len(law)))
     step = natural.scale * natural.centered(gradient.copy())
-    # tables of all pairs do not overlap once fields are taken out: one step is Newton's
+    # Without fields, tables of different pairs do not overlap: one step is Newton's.
     expected = np.linalg.pinv(information, rcond=1e-10) @ gradient
     np.testing.assert_allclose(centered @ step, centered @ expected, atol=1e-8)
     assert np.abs(centered @ (natural.scale * gradient) - centered @ expected).max() > 0.1
@@ -76,7 +76,7 @@ def test_natural_steps_are_the_default_for_large_families_alone():
     plain = learn(family((3,) * 5), rows[:, :5] % 3, steps=20, l2=0.1)
     same = learn(family((3,) * 5), rows[:, :5] % 3, steps=20, l2=0.1, optimizer="adam")
     np.testing.assert_array_equal(plain.parameters["h3"], same.parameters["h3"])
-    # a variable alone has the shares of the data from the beginning
+    # A single variable has the shares of the data from the beginning.
     begun = learn(large, rows, steps=0, l2=1e-3)
     shares = np.exp(begun.parameters["h6"])
     counts = np.stack([(rows == value).mean(axis=0) for value in range(states)], axis=1)

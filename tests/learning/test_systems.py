@@ -18,7 +18,7 @@ needs_folders = pytest.mark.skipif(not FOLDERS.is_dir(), reason="no DimmWitted f
 @pytest.mark.parametrize("method", ["exact", "pcd"])
 @pytest.mark.parametrize("folder", ["biased_coin", "biased_coin_continuous"])
 def test_coins_give_the_marginals_that_learning_must_give(folder, method):
-    """DimmWitted's own checks allow 0.1 of the weight and 0.03 of the marginals."""
+    """DimmWitted's own checks allow 0.1 for the weight and 0.03 for the marginals."""
     known = json.loads((FOLDERS / folder / "expected_exact.json").read_text())
     fit = mg.learn(mg.read(FOLDERS / folder), method=method, seed=1, progress=False)
     expected = known["weights_used"]["0"]
@@ -32,7 +32,7 @@ def test_coins_give_the_marginals_that_learning_must_give(folder, method):
 @needs_folders
 @pytest.mark.parametrize("method", ["exact", "pcd"])
 def test_partial_observation_is_learned_and_its_separation_said(method):
-    """All that was seen agrees: DimmWitted asks for weights above 0 and marginals above 0.9."""
+    """All observations agree: DimmWitted requires weights above 0 and marginals above 0.9."""
     with pytest.warns(UserWarning, match=r"'weights'\[0\], 'weights'\[1\] may have no finite best"):
         fit = mg.learn(
             mg.read(FOLDERS / "partial_observation"), method=method, seed=1, progress=False
@@ -81,7 +81,7 @@ def test_every_function_of_dimmwitted_learns(tmp_path):
 
 @pytest.mark.skipif(not (DATA / "potts").is_dir(), reason="no Potts models beside")
 def test_a_potts_family_is_learned_back():
-    """Fifteen neurons with a known model: sampled, and learned from the samples alone."""
+    """A known model of fifteen neurons is sampled, and learned from the samples alone."""
     known = np.load(DATA / "potts" / "neural15.npz")
     n = len(known["h"])
     i, j = np.triu_indices(n, 1)
@@ -94,13 +94,13 @@ def test_a_potts_family_is_learned_back():
     assert fit.pearson > 0.99
     score = (fit.parameters["J"] - known["J"][i, j]) / fit.errors["J"]
     told = fit.errors["J"] < 0.5  # some pairs hardly ever fire together
-    # of 100 normal numbers the root of the mean square is 1 within 0.3 (4 deviations)
+    # For 100 normal numbers the root mean square is 1 within 0.3 (4 deviations).
     assert told.sum() > 50
     assert np.sqrt(np.mean(score[told] ** 2)) < 1.3
 
 
 def test_a_boltzmann_machine_learns_small_images():
-    """Bars of 4 x 4: each row is dark or light as a whole. Hidden units find that out."""
+    """Images of 4 x 4 have uniform rows, dark or light; hidden units learn that."""
     rng = np.random.default_rng(1)
     images = np.repeat(rng.integers(0, 2, (400, 4)), 4, axis=1)
     visible, hidden = np.meshgrid(range(16), range(16, 24), indexing="ij")
@@ -139,4 +139,4 @@ def test_a_boltzmann_machine_learns_small_images():
     )
     drawn = run.draws.reshape(-1, 24)[:, :16].reshape(-1, 4, 4)
     same = (drawn == drawn[:, :, :1]).all(axis=2).mean()
-    assert same > 0.6  # a row of four fair coins is all of one kind in 1 of 8
+    assert same > 0.6  # a row of four fair coins is uniform in 1 of 8

@@ -1,4 +1,4 @@
-"""Chains with weights that follow the parameters."""
+"""Chains with importance weights for changing parameters."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def learn(graph, rows, **given):
 
 
 def ring():
-    """A ring of weakly coupled spins, the same with strong couplings, and draws of the first."""
+    """Return a weakly coupled ring of spins, a strongly coupled one, and draws of the first."""
     i = np.arange(6)
     graph = mg.FactorGraph(
         [2] * 6, [mg.Ising(i, (i + 1) % 6, 0.1, name="J", tied=0), mg.Unary([0], [0.0, 0.5])]
@@ -32,11 +32,11 @@ def weighted(graph, states):
 
 
 def test_weights_give_the_moments_of_other_parameters():
-    """Chains that never move, of 4,000 exact draws.
+    """The chains are 4,000 exact draws that never change.
 
-    The effective number of draws is above 1,000 (asserted), so that an agreement between 0 and 1
-    has a standard error below 0.016 and log Z one below 0.04; limits are 4.5 of them, which 7 in a
-    million pass. Without weights the result agrees with the weak couplings.
+    The effective number of draws is above 1,000 (asserted). So an agreement between 0 and 1 has a
+    standard error below 0.016, and log Z one below 0.04. Limits are 4.5 of them, with a false alarm
+    of 7 in a million. Without weights the result agrees with the weak couplings.
     """
     graph, strong, states = ring()
     found = weighted(graph, states)
@@ -58,14 +58,14 @@ def test_drawing_anew_keeps_averages_and_log_z():
     found.follow(strong.frame.flat(strong.factors), np.random.default_rng(0))
     shares, ratio, last = found.shares, found.log_ratio, found.chains.states().copy()
     found.resample(np.random.default_rng(2))
-    # Systematic resampling takes each chain its expected number of times, less or more than one.
+    # Systematic resampling selects each chain its expected number of times, within one.
     assert agreement(found.chains.states()) == pytest.approx(agreement(last, shares), abs=0.01)
     assert found.log_ratio == pytest.approx(ratio)
     assert (found.weights == 0).all()
 
 
 def modes():
-    """Rows near four patterns of 40 columns, of which one in twenty cells differs."""
+    """Return rows near four patterns of 40 columns, in which one of twenty cells differs."""
     rng = np.random.default_rng(1)
     patterns = rng.integers(0, 2, (4, 40))
     kind = rng.choice(4, 2000, p=[0.5, 0.3, 0.15, 0.05])

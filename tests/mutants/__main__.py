@@ -1,10 +1,10 @@
 """Deliberate mistakes, one by one: `make mutants`, or `python -m tests.mutants [part of name]`.
 
-Each mutant is made in a copy of the sources, where its tests are run, first without the mistake. A
+Each mutant is created in a copy of the sources, where its tests run, first without the mistake. A
 test that fails without the mistake, or needs a package that is not installed, is ignored. A mutant
 without other tests counts as not tried. A mutant that no test detects has survived and is reported,
-and so is a mutant that can no longer be made. `--out` writes each result immediately. With
-`--seen`, mutants that were caught according to such files come last.
+as is a mutant that can no longer be created. `--out` writes each result immediately. With `--seen`,
+mutants that were caught according to such files come last.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from pathlib import Path
 from tests.mutants.listed import SOURCES, Mutant, listed
 from tests.paths import ROOT
 
-PATIENCE = 600  # seconds for the tests of one mutant; one that hangs is caught as well
+PATIENCE = 600  # seconds for the tests of one mutant; a hang counts as caught
 PARTS = ("src", "tests", "docs", "examples", "pyproject.toml", "README.md")
 
 
 def copy_sources(folder: Path) -> None:
-    """A copy of the files that the tests need, including compiled kernels."""
+    """Copy the files that the tests need, including compiled kernels."""
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
@@ -40,7 +40,7 @@ def copy_sources(folder: Path) -> None:
 
 
 def run_tests(folder: Path, tests: list[str], patience: float) -> tuple[bool | None, str]:
-    """Whether tests pass in a copy, None if they cannot be run, and what pytest says at the end."""
+    """Return whether tests pass in a copy, None if they cannot run, and pytest's last line."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     command += ["-p", "tests.mutants.absent"]
     environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}"}
@@ -61,7 +61,7 @@ def run_tests(folder: Path, tests: list[str], patience: float) -> tuple[bool | N
 
 
 def try_mutant(folder: Path, mutant: Mutant, patience: float) -> tuple[bool | None, str]:
-    """Make a mistake, run its tests, and undo it; returns whether they pass, and their output."""
+    """Make a mistake, run its tests, and undo it; return whether they pass, and their output."""
     path = folder / SOURCES / mutant.file
     whole, stat = path.read_text(), path.stat()
     assert whole.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.file} once"
@@ -87,7 +87,7 @@ class Found:
         self._out, self._lock = out, threading.Lock()
 
     def note(self, mutant: Mutant, word: str, why: str, took: float) -> None:
-        """Say it, and write all of them."""
+        """Print the outcome, and write all outcomes."""
         with self._lock:
             self.outcomes[mutant.name] = word
             more = f" ({why})" if word == UNTRIED else ""
@@ -99,7 +99,7 @@ class Found:
 
 
 def sound(folder: Path, mutant: Mutant, patience: float) -> tuple[list[str], str]:
-    """The tests of a mutant that pass without it, and the output of the others."""
+    """Return the tests of a mutant that pass without it, and the output of the others."""
     passed, last = run_tests(folder, mutant.tests, patience)
     if passed:
         return mutant.tests, last
@@ -108,7 +108,7 @@ def sound(folder: Path, mutant: Mutant, patience: float) -> tuple[list[str], str
 
 
 def work(mutants: queue.Queue[Mutant], found: Found, deadline: float) -> None:
-    """Try mutants in a copy of one's own, until there are none or time is up."""
+    """Try mutants in a private copy, until there are none or the time is up."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy_sources(folder)
@@ -132,7 +132,7 @@ def work(mutants: queue.Queue[Mutant], found: Found, deadline: float) -> None:
 
 
 def seen_caught(paths: list[Path]) -> set[str]:
-    """The mutants that files of `--out` say were caught."""
+    """Return the mutants that were caught according to files of `--out`."""
     lines = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
     return {name for name, _, word, _ in lines if word == CAUGHT}
 

@@ -1,4 +1,4 @@
-"""Stand-ins for missing packages that the tests import.
+"""Replacements of missing packages that the tests import.
 
 Mutants name single tests, and most of these need none of the packages. Tests that need one are
 skipped, or fail without any mistake, and their mutants count as not tried.
@@ -20,7 +20,7 @@ _DECORATORS = ("given", "settings", "example", "composite")
 
 
 class _Anything:
-    """Whatever is asked of it, it is; tests that it decorates are skipped."""
+    """An object with any attribute; tests that it decorates are skipped."""
 
     def __init__(self, decorates=False):
         self._decorates = decorates

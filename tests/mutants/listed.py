@@ -8,16 +8,16 @@ SOURCES = Path("src") / "minigibbs"
 
 
 class Mutant(NamedTuple):
-    """One mistake."""
+    """A deliberate mistake."""
 
     name: str
-    file: str  # under `SOURCES`
+    file: str  # relative to `SOURCES`
     old: str  # occurs in it exactly once
     new: str
-    tests: list[str]  # under `tests`: all of them are run, and one must object
+    tests: list[str]  # relative to `tests`: all of them run, and at least one must fail
 
 
 def listed() -> list[Mutant]:
-    """All mutants, in the order of the file."""
+    """Return all mutants, in the order of the file."""
     with open(Path(__file__).with_name("mutants.toml"), "rb") as stream:
         return [Mutant(**entry) for entry in tomllib.load(stream)["mutant"]]

@@ -1,4 +1,4 @@
-"""The list of deliberate mistakes is in order: each can be made, and its tests exist."""
+"""The list of deliberate mistakes is valid: each can be made, and its tests exist."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Error bars cover the true values, and derived quantities have the right errors."""
+"""Error bars cover the true values, and derived quantities have correct errors."""
 
 import math
 
@@ -15,7 +15,7 @@ PAIR = mg.FactorGraph([2, 2, 2], [mg.Ising([0, 1], [1, 2], [0.4, 0.7])])
 
 
 def autoregressive(rng, memory, rows, records):
-    """Stationary Gaussian series of mean 0, variance 1 and correlations memory^t."""
+    """Draw stationary Gaussian series of mean 0, variance 1 and correlations memory^t."""
     series = np.empty((rows, records))
     series[:, 0] = rng.normal(size=rows)
     noise = rng.normal(size=(rows, records)) * math.sqrt(1 - memory**2)
@@ -36,9 +36,9 @@ def coverage(memory, error_of, runs=400):
 
 @pytest.mark.parametrize("memory", [0.0, 0.5, 0.9, 0.97])
 def test_intervals_cover_the_mean(memory):
-    """90% intervals; with blocks of 10 autocorrelation times errors are up to 5% too small.
+    """Test 90% intervals; with blocks of 10 autocorrelation times errors are up to 5% too small.
 
-    So true coverage is 88% at least: fewer than the 1e-5 quantile of its distribution would be a
+    So the true coverage is at least 88%. A count below the 1e-5 quantile of its distribution is a
     false alarm once in 100,000 times for each memory.
     """
     count = coverage(memory, lambda series: of_series("a", series).estimate)
@@ -47,7 +47,7 @@ def test_intervals_cover_the_mean(memory):
 
 
 def test_errors_of_independent_records_would_cover_too_little():
-    """A negative control: what forgets the correlations fails the test above."""
+    """Negative control: an estimate without correlations fails the test above."""
 
     def naive(series):
         error = series.std() / math.sqrt(series.size)
@@ -57,7 +57,7 @@ def test_errors_of_independent_records_would_cover_too_little():
 
 
 def batched(series):
-    """The same series as running moments and batch sums."""
+    """Convert a series to running moments and batch sums."""
     from minigibbs.kernels.observe import BATCHES, accumulate
 
     rows = len(series)
@@ -70,14 +70,14 @@ def batched(series):
 
 @pytest.mark.parametrize("memory", [0.0, 0.9])
 def test_intervals_from_batches_cover_as_well(memory):
-    """Their autocorrelation times come from batches of 8 records, and are less sure: 85%."""
+    """Autocorrelation times from batches of 8 records are less accurate: coverage is 85%."""
     count = coverage(memory, lambda s: batched(s).blocks.jackknife(lambda mean: mean[0]))
     assert count >= binom.ppf(1e-5, 400, 0.85)
     assert count <= binom.ppf(1 - 1e-5, 400, 0.93)
 
 
 def test_times_and_sample_sizes_are_known_for_a_gaussian_series():
-    """(1 + a) / (1 - a) = 9 records for a = 0.8; 20,000 records estimate it within about 10%."""
+    """The time is (1 + a) / (1 - a) = 9 records for a = 0.8, estimated to about 10%."""
     series = autoregressive(np.random.default_rng(1), 0.8, 4, 5000)
     whole = of_series("a", series)
     assert whole.autocorrelation_time == pytest.approx(9.0, rel=0.25)
@@ -112,7 +112,7 @@ def test_one_block_has_no_error():
 
 
 def exactly(graph, function, scale=1.0):
-    """The mean of a function by enumeration, with all energies multiplied by `scale`."""
+    """Return the mean of a function by enumeration, with all energies multiplied by `scale`."""
     states = np.stack(np.meshgrid(*map(np.arange, graph.sizes), indexing="ij"), -1)
     states = states.reshape(-1, len(graph))
     weight = np.exp(scale * graph.log_potential(states))
@@ -144,13 +144,13 @@ DERIVED = {
         ),
     ),
 }
-WITHIN = norm.isf(1e-5 / 2)  # errors from which estimates differ once in 100,000 times
+WITHIN = norm.isf(1e-5 / 2)  # largest error in standard errors; false alarm once in 100,000 times
 
 
 @pytest.mark.parametrize("moments", [False, True], ids=["series", "moments"])
 @pytest.mark.parametrize("name", DERIVED)
 def test_derived_quantities_are_those_of_the_model(name, moments, monkeypatch):
-    """With independent draws, 128 blocks, and errors that are right to 6% or so."""
+    """Draws are independent, and 128 blocks give errors that are accurate to about 6%."""
     observe = {"m": "magnetization", "e": "energy"}
     if moments:
         monkeypatch.setattr(asked, "_MOST_SERIES", 0)
@@ -183,7 +183,7 @@ def test_reweighting_gives_the_means_of_the_other_model(scale):
     several = mg.observables.reweight(run, "m2", [1.0, scale], energy="e")
     assert several.value[1] == pytest.approx(found.value)
     assert several.value[0] == pytest.approx(run.observables["m2"].mean)
-    if scale != 1.0:  # a negative control: without weights it is another number
+    if scale != 1.0:  # negative control: without weights the value differs
         other = run.observables["m2"]
         assert abs(other.mean - truth) > WITHIN * other.error
 
@@ -219,9 +219,9 @@ def test_derived_quantities_say_what_they_need(monkeypatch):
 
 
 def test_the_correlation_length_of_a_line_is_known():
-    """A ring of spins: S(k) has a closed form, and so has the second-moment length.
+    """For a ring of spins, S(k) and the second-moment correlation length have closed forms.
 
-    With t = tanh(K) it is sqrt(t) / (1 - t), up to terms of order t^64.
+    With t = tanh(K) the length is sqrt(t) / (1 - t), up to terms of order t^64.
     """
     side, coupling = 64, 0.6
     ring = mg.FactorGraph([2] * side, [mg.Ising(range(side), [*range(1, side), 0], coupling)])
@@ -230,7 +230,7 @@ def test_the_correlation_length_of_a_line_is_known():
     found = mg.observables.correlation_length(run, "s", side=side)
     t = math.tanh(coupling)
     assert abs(found.value - math.sqrt(t) / (1 - t)) < WITHIN * found.error
-    with pytest.raises(mg.SampleError, match="is no square"):
+    with pytest.raises(mg.SampleError, match="are not a square"):
         mg.observables.correlation_length(
             mg.sample(
                 mg.FactorGraph([2] * 12, []),
@@ -276,17 +276,17 @@ def test_an_estimate_that_is_nan_comes_with_a_warning():
 
 @pytest.mark.parametrize("memory", [0.99, 0.997])
 def test_intervals_of_slow_chains_cover(memory):
-    """Chains of 5 to 50 autocorrelation times: their blocks depend on each other, chains do not.
+    """Chains have 5 to 50 autocorrelation times: their blocks are dependent, chains are not.
 
-    90% intervals by four chains have the coverage that they state; fewer than the 1e-5 quantile for
-    88%, or more than for 92%, would be a false alarm once in 100,000 times. Blocks cover 80%.
+    90% intervals by four chains have the stated coverage. A count below the 1e-5 quantile for 88%,
+    or above that for 92%, is a false alarm once in 100,000 times. Blocks cover 80%.
     """
     count = coverage(memory, lambda series: of_series("a", series).estimate)
     assert binom.ppf(1e-5, 400, 0.88) <= count <= binom.ppf(1 - 1e-5, 400, 0.92)
 
 
 def test_derived_quantities_of_slow_chains_cover():
-    """The variance of a slow series, whose blocks are too short to estimate its error."""
+    """The blocks of a slow series are too short to estimate the error of its variance."""
 
     def variance(series):
         moments = np.stack([series, series**2], axis=-1)
@@ -294,11 +294,11 @@ def test_derived_quantities_of_slow_chains_cover():
         return blocks.estimate(lambda mean: mean[1] - 1.0)
 
     count = coverage(0.99, variance)
-    assert count >= binom.ppf(1e-5, 400, 0.85)  # by four chains of a skewed quantity
+    assert count >= binom.ppf(1e-5, 400, 0.85)  # from four chains of a skewed quantity
 
 
 def test_chains_that_differ_have_the_error_of_chains():
-    """Each chain has a mean of its own, which its blocks know nothing of."""
+    """Each chain has a different mean, of which its blocks have no information."""
     rng = np.random.default_rng(1)
     series = rng.normal(size=(4, 1000)) + np.array([[-1.0], [-0.5], [0.5], [1.0]])
     found = of_series("a", series).estimate

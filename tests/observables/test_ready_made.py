@@ -1,4 +1,4 @@
-"""Ready-made observables against plain NumPy, and functions of one's own."""
+"""Ready-made observables against plain NumPy, and user functions."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def measured(observable, graph, states):
 
 
 def check_sums(measure, graph, states, out):
-    """As a function of sums it gives the same, in blocks and for compiled code."""
+    """Compare with the function of sums, in blocks and in compiled code."""
     if measure.sums is None:
         return
     if measure.sums.terms is None:
@@ -188,7 +188,7 @@ def test_functions_that_cannot_be_measured_say_why(function, message):
 
 
 def out_of_range_at_times(x):
-    """Out of range in few states, and in no state of the trial."""
+    """Index out of range in few states, and in no state of the trial."""
     return x[5 * (x[0] == 1) * (x[1] == 0) * (x[2] == 1) * (x[3] == 2) * (x[4] == 1)]
 
 
@@ -206,7 +206,7 @@ def out_of_range_at_times(x):
     ids=["next", "far", "negative", "several", "tuple", "array", "at times"],
 )
 def test_indices_out_of_range_are_refused(function):
-    """Earlier versions read unrelated memory there, or crashed."""
+    """Earlier versions read unrelated memory, or crashed."""
     with pytest.raises(
         mg.SampleError, match=r"observe: 'f' .*IndexError.*5 variables, x\[0\] to x\[4\]"
     ):
@@ -234,7 +234,7 @@ def test_functions_get_signed_integers():
     extremes = np.array([[0, 199], [199, 0]], np.uint8)
     function = Own(lambda x: (x[0] - x[1], x[0] * x[1] - 1))
     np.testing.assert_array_equal(measured(function, wide, extremes), [[-199, -1], [199, -1]])
-    assert function.bind(wide).function is None  # on a GPU 199 would not fit
+    assert function.bind(wide).function is None  # 199 would not fit on a GPU
 
 
 def test_functions_that_change_the_state_are_refused():
@@ -247,7 +247,7 @@ def test_functions_that_change_the_state_are_refused():
 
 
 def test_trials_use_states_that_are_possible():
-    """Evidence holds in them, and no factor forbids them."""
+    """They match the evidence, and no factor forbids them."""
     allowed = np.full((3, 3), -np.inf)
     allowed[[0, 1, 2], [1, 2, 0]] = 0.0
     graph = mg.FactorGraph([3] * 3, [mg.Table([[0, 1], [1, 2]], allowed)]).condition({0: 1})
@@ -324,7 +324,7 @@ def test_settings_that_mean_nothing_are_refused(make):
 
 
 def late_failure(x):
-    """Fails on one state of 4,096, which the trial before a run does not meet."""
+    """Fail on one state of 4,096, which the trial before a run does not reach."""
     place = 0
     for i in range(12):
         place += x[i] == i % 2
@@ -333,7 +333,7 @@ def late_failure(x):
 
 @pytest.mark.parametrize("series", [True, False])
 def test_a_function_that_fails_in_a_run_leaves_what_was_sampled(series):
-    """The run so far comes with the error, without observables: they would have holes."""
+    """The error has the run so far, without observables, whose records would be incomplete."""
     graph = mg.FactorGraph([2] * 12, [mg.Unary(range(12), [0.0, 0.3])])
     record = ("draws", "marginals", "energy") if series else "marginals"
     with pytest.raises(mg.StoppedError, match=r"fails on a state .* to x\[11\]") as caught:

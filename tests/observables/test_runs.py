@@ -1,4 +1,4 @@
-"""Observables of whole runs: the same series everywhere, kept, resumed, saved and shown."""
+"""Observables of whole runs: the same series everywhere, recorded, resumed, saved and printed."""
 
 import itertools
 import json
@@ -41,7 +41,7 @@ def mode(request, monkeypatch):
 
 
 def same(a, b):
-    """Bit for bit."""
+    """Check that two results are bit-identical."""
     assert (a.names, a.labels, a.chains) == (b.names, b.labels, b.chains)
     for name in ("series", "count", "moments", "sums"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
@@ -63,7 +63,7 @@ WAVES = {"waves": mg.observables.StructureFactor((5, 5)), "zeros": mg.observable
 @pytest.mark.parametrize("chains", [1, 3, 18])
 @pytest.mark.parametrize("observe", [{"m": "magnetization"}, READY | WAVES, ALL])
 def test_the_series_by_colors_does_not_depend_on_what_else_is_kept(record, chains, observe, mode):
-    """Counted as stored, with a byte or a bit per spin, and with some spins clamped."""
+    """Sums are counted in layouts of bytes or bits per spin, with some spins clamped."""
     graph = GRID.condition({3: 1, 7: 0, 8: 0})
     options = {"sweeps": 21, "chains": chains, "scan": "chromatic", "observe": observe, **QUIET}
     run = mg.sample(graph, record=mg.Record(record, thin=2), **options)
@@ -84,7 +84,7 @@ def test_a_run_by_colors_that_keeps_observables_alone_resumes_to_the_same_bits(t
 
 
 def test_chains_that_were_stopped_at_different_places(tmp_path, mode, monkeypatch):
-    """Each continues for a segment of its own when time is up: what all have is kept."""
+    """When time is up, chains stop after segments of different length; common records remain."""
     options = {"record": "draws", "observe": {"m": "magnetization", "up": up}, **QUIET}
     mg.sample(GRID, sweeps=20, checkpoint=tmp_path / "run", threads=1, **options)
     original, made = group.Group.run_segment, []
@@ -118,7 +118,7 @@ def test_moments_are_those_of_the_series(monkeypatch):
         a, b = whole.observables[name], light.observables[name]
         np.testing.assert_allclose(b.mean, a.mean, rtol=1e-12)
         np.testing.assert_allclose(b.variance, a.variance, rtol=1e-10)
-        np.testing.assert_allclose(b.error, a.error, rtol=0.5)  # of other blocks
+        np.testing.assert_allclose(b.error, a.error, rtol=0.5)  # from other blocks
         np.testing.assert_allclose(b.ess, a.ess, rtol=0.6)
         np.testing.assert_allclose(b.rhat, a.rhat, atol=0.03)
 
@@ -294,7 +294,7 @@ def test_the_command_line_observes(tmp_path):
 
 
 def test_a_gpus_rows_are_no_chains():
-    """Means over chains have other powers: derived quantities refuse them."""
+    """Means over chains have other powers, so derived quantities refuse them."""
     run = mg.sample(GRID, sweeps=50, observe={"m": "magnetization"}, **QUIET)
     pooled = replace(run, observed=replace(run.observed, chains=16))
     with pytest.raises(mg.SampleError, match="means over up to 16 chains"):
@@ -333,14 +333,14 @@ def up_to(limit):
 
 
 def test_equal_functions_are_compiled_once():
-    """A cell that runs again makes an equal function; another closure is another function."""
+    """A repeated cell makes an equal function; another closure makes a different one."""
     from minigibbs.observables.own import _dispatchers
 
     again = [_dispatchers(up_to(3))[0] for _ in range(2)]
     assert again[0] is again[1]
     assert _dispatchers(up_to(4))[0] is not again[0]
     assert _dispatchers(up_to(3.0))[0] is not again[0]
-    limits = np.array([3])  # which may change in place
+    limits = np.array([3])  # may change in place
     assert _dispatchers(up_to(limits))[0] is not _dispatchers(up_to(limits))[0]
     graph = mg.FactorGraph([2] * 4, [])
     for limit in (0, 4):  # the second must not use the code of the first

@@ -21,20 +21,20 @@ SMALL = Settings(updates=500, seeds=2)
 
 @pytest.fixture
 def short(monkeypatch):
-    """Curves of a few updates, whose time is not taken."""
+    """Shorten curves to a few updates, without time measurements."""
     monkeypatch.setattr(reproduce, "QUICK_UPDATES", SMALL.updates)
     monkeypatch.setattr(curves, "time_updates", lambda graph, sampler, clock: 1e-6)
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Nothing is drawn."""
+    """Plot nothing."""
     monkeypatch.setattr(figures, "draw", lambda name, results, folder: [])
 
 
 @pytest.fixture
 def counted(monkeypatch):
-    """The names of curves as they are computed."""
+    """Return the names of curves as they are computed."""
     names, compute = [], curves.compute
 
     def count(curve, settings, progress):
@@ -58,7 +58,7 @@ def _many(function, model, x, stream, parameters, out):
         out[k] = function(model, x, stream, parameters)
 
 
-@pytest.mark.parametrize("batch", [0.4, 6.0])  # weak and strong pairs, and strong ones only
+@pytest.mark.parametrize("batch", [0.4, 6.0])  # weak and strong pairs, and only strong ones
 def test_the_fast_estimator_has_the_law_of_the_papers(batch):
     graph = mg.FactorGraph([2] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], [0.9, 0.05, 0.6])])
     chosen = estimator.pair_estimator(graph, batch)
@@ -170,7 +170,7 @@ def test_damaged_curves_are_run_again(short, undrawn, counted, tmp_path):
     kept = sorted((tmp_path / "curves").iterdir())
     kept[0].write_bytes(b"nonsense")
     kept[1].write_bytes(kept[1].read_bytes()[:-100])
-    kept[2].write_bytes(kept[3].read_bytes())  # another curve's
+    kept[2].write_bytes(kept[3].read_bytes())  # another curve's file
     del counted[:]
     again = reproduce.reproduce("fig2a", tmp_path, quick=True, progress=False)
     assert sorted(counted) == sorted(path.name.rsplit("-", 1)[0] for path in kept[:3])
@@ -210,7 +210,7 @@ def test_an_interrupted_call_resumes_at_its_curve(short, undrawn, counted, tmp_p
     ids=lambda part: getattr(part, "name", getattr(part, "grows", "")),
 )
 def test_counts_grow_as_claimed(row, family):
-    """Within 0.1. The counts vary by a percent between seeds, which moves a slope by 0.01."""
+    """Exponents are within 0.1; counts vary by a percent between seeds, and slopes by 0.01."""
     cell = table.measure(row, family, stretch=0)
     assert cell.exponent == pytest.approx(cell.claimed, abs=0.1)
 
@@ -224,7 +224,7 @@ def test_one_quantity_grows_and_the_others_stay(family):
         assert stats.local_energy == pytest.approx(member.L)
         assert stats.total_energy == pytest.approx(member.Psi)
         assert getattr(member, family.grows) == value
-        assert member.Psi * member.L / member.Delta < 1  # rates below 1, for MIN-Gibbs too
+        assert member.Psi * member.L / member.Delta < 1  # rates below 1, for MIN-Gibbs as well
 
 
 def test_a_wrong_claim_would_be_seen():
@@ -249,7 +249,7 @@ def command(monkeypatch, capsys, tmp_path):
 
 
 def test_everything_at_once(short, command, monkeypatch, tmp_path):
-    """With fewer curves, rows and graphs than there are, to be quick."""
+    """The test uses fewer curves, rows and graphs than the command, to be fast."""
     for name in ("fig1", "fig2a", "fig2b", "neighbors"):
         monkeypatch.delitem(FIGURES, name)
     monkeypatch.setitem(FIGURES, "fig2c", FIGURES["fig2c"][2:])

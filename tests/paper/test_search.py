@@ -27,14 +27,14 @@ def evidence():
 
 @pytest.mark.parametrize("name", TRUE)
 def test_true_claims_hold_on_random_graphs(evidence, name):
-    """But for rounding: 1e-9, where Poisson tails are cut at 1e-12."""
+    """The tolerance is 1e-9; Poisson tails are cut at 1e-12."""
     assert evidence(name).failures == 0
     assert evidence(name).holds
 
 
 @pytest.mark.parametrize("name", FALSE)
 def test_false_claims_are_broken(evidence, name):
-    """The search's own control: the paper's statements that have counterexamples."""
+    """Control of the search: the paper's statements that have counterexamples."""
     assert not evidence(name).holds
     assert evidence(name).worst.comparison.strain > 1.3
 
@@ -50,7 +50,7 @@ def test_bounds_that_are_tight_are_seen_to_be(evidence, name, least):
 
 @pytest.mark.parametrize("name", ["theorem-4-repaired", "theorem-6", "poisson-mh", "tuna-mh"])
 def test_a_bound_that_is_too_strong_is_caught(evidence, name):
-    """The negative control: the same truth against a bound hardly below 1."""
+    """Negative control: the same truth against a bound close to 1."""
     found = evidence(name)
     assert Comparison(AT_LEAST, found.claimed, found.true).holds()
     assert not Comparison(AT_LEAST, found.claimed**0.02, found.true).holds()
@@ -85,7 +85,7 @@ def test_a_tape_gives_the_same_numbers_and_some_of_them_moved():
     near = tape.near(np.random.default_rng(2))
     moved = [near.next() != number for number in read]
     assert 0 < sum(moved) < 15
-    assert 0 <= near.next() < 1  # and it continues with new ones
+    assert 0 <= near.next() < 1  # continues with new numbers
 
 
 def test_the_search_keeps_the_worst():

@@ -1,9 +1,9 @@
 """A run that is killed repeatedly; `test_checkpoint.py` starts this as a program.
 
-It forks a child for every attempt, so that none pays for imports, and kills it with SIGKILL after
-a random time. It prints how many were killed, how many of these had made progress, and whether
-the result equals the result of an undisturbed run. Only children use a GPU, because a process that
-has used one cannot be forked.
+It forks a child for every attempt, so that attempts need no imports, and kills it with SIGKILL
+after a random time. It prints the number of killed attempts, how many of these had made progress,
+and whether the result equals that of an undisturbed run. Only children use a GPU, because a process
+that has used one cannot be forked.
 """
 
 import json
@@ -42,8 +42,8 @@ SAMPLERS = {
     "tempering": mg.Tempering(levels=6),
     "tempering-3": mg.Tempering(levels=(0.0, 0.3, 1.0), houdayer=False),
 }
-FREED = 10.0  # seconds that the lock of a killed run may take to be free
-NOTICED = 60.0  # seconds that a child may take until it writes
+FREED = 10.0  # seconds until the lock of a killed run must be free
+NOTICED = 60.0  # seconds within which a child must write
 
 
 class Sampling:
@@ -67,7 +67,7 @@ class Sampling:
         return begin(self.graph, **self.options, **more)
 
     def attempt(self, folder):
-        """Continue with the run, or start it."""
+        """Resume the run, or start it."""
         own = {"own": OBSERVED["own"]} if "observe" in self.options else None
         options = {"executor": self.options.get("executor"), "observe": own}
         end = time.monotonic() + FREED
@@ -83,7 +83,7 @@ class Sampling:
         return self.start(checkpoint=folder, every=0.01)  # killed before the first checkpoint
 
     def scale(self, seconds):
-        """Choose the length of a run by its seconds, from a short run: a GPU's speed is unknown."""
+        """Scale the length of a run to seconds by a short run, because a GPU's speed is unknown."""
         for _ in range(2):  # the first one compiles
             begun = time.monotonic()
             self.start()
@@ -93,7 +93,7 @@ class Sampling:
 
     @staticmethod
     def same(run, other):
-        """Bit for bit."""
+        """Return whether two runs are bit-identical."""
         same = all(np.array_equal(getattr(run, n), getattr(other, n)) for n in ARRAYS)
         same = same and all(getattr(run.info, n) == getattr(other.info, n) for n in TALLIES)
         same = (
@@ -106,7 +106,7 @@ class Sampling:
 
     @staticmethod
     def progress(folder):
-        """Identification of a generation of a checkpoint."""
+        """Return the name of the checkpoint's newest generation."""
         if not os.path.isdir(folder):
             return ""
         return max((name for name in os.listdir(folder) if name.startswith("state-")), default="")
@@ -132,7 +132,7 @@ class Learning:
         return mg.learn(self.graph, self.rows, **self.options, **more)
 
     def attempt(self, path):
-        """Resume, or start."""
+        """Resume the fit, or start it."""
         try:
             return mg.resume_learning(path, progress=False, threads=2)
         except FileNotFoundError:  # killed before the first checkpoint
@@ -140,7 +140,7 @@ class Learning:
 
     @staticmethod
     def same(fit, other):
-        """Bit-identical except for the elapsed seconds."""
+        """Return whether two fits are bit-identical, except for the elapsed seconds."""
         same = all(np.array_equal(getattr(fit, n), getattr(other, n)) for n in MOMENTS)
         same = same and (fit.steps, fit.ended) == (other.steps, other.ended)
         same = same and all(
@@ -154,7 +154,7 @@ class Learning:
 
     @staticmethod
     def progress(path):
-        """When the checkpoint was written."""
+        """Return when the checkpoint was written."""
         try:
             return str(os.stat(path).st_mtime_ns)
         except FileNotFoundError:
@@ -162,7 +162,7 @@ class Learning:
 
 
 def child(action):
-    """Do something in a child; returns its number."""
+    """Run a function in a child process; return the child's process number."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -175,9 +175,9 @@ def child(action):
 
 
 def in_a_child(job, seconds, path):
-    """An undisturbed run in a child, long enough to be killed in; returns its output.
+    """Make an undisturbed run in a child, long enough for kills; return its output.
 
-    A device, and processes that start others, must not be shared with children.
+    Children must not share a device, or processes that start others.
     """
 
     def work():
@@ -199,7 +199,7 @@ def in_a_child(job, seconds, path):
 
 
 def wait(job, folder, before, rng, most, noticed):
-    """Sleep for a random time; where a start takes long, mostly until something was written."""
+    """Sleep for a random time; if a start takes long, usually until something was written."""
     if noticed and rng.random() < 0.8:
         end = time.monotonic() + NOTICED
         while job.progress(folder) == before and time.monotonic() < end:

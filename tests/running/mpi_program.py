@@ -1,4 +1,4 @@
-"""The program of every rank: `python -m tests.running.mpi_program folder case [arguments]`.
+"""Program of every MPI rank: `python -m tests.running.mpi_program folder case [arguments]`.
 
 Rank k writes its results to `k.json` in the folder.
 """
@@ -16,7 +16,7 @@ CUBE = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
 
 
 def graphs():
-    """Lattices, sparse graphs and small tables; some with evidence."""
+    """Return lattices, sparse graphs and small tables, some of them with evidence."""
     rng, n = np.random.default_rng(0), 300
     i = rng.integers(0, n, 500)
     j = (i + rng.integers(1, n, 500)) % n
@@ -35,7 +35,7 @@ def graphs():
 
 
 def digest(run):
-    """Hashes of everything that a run computes."""
+    """Return hashes of everything that a run computes."""
     observed = run.observables["e"]
     numbers = np.array([observed.mean, observed.error])
     arrays = [run.state, run.counts, run.energy, run.draws, numbers]
@@ -52,7 +52,7 @@ OPTIONS = {
 
 
 def everything(backend):
-    """Digests of runs of all graphs; of some also with 33 chains."""
+    """Return digests of runs of all graphs; some graphs also with 33 chains."""
     options = {"sweeps": 8, "scan": "chromatic", "backend": backend, **OPTIONS}
     found = {}
     for name, graph in graphs().items():
@@ -64,18 +64,18 @@ def everything(backend):
 
 
 def resumed(folder):
-    """Continue a run, with functions of the user's own."""
+    """Continue a run that observes user functions."""
     return digest(mg.resume(folder, sweeps=8, progress=False))
 
 
 def begun(folder):
-    """A run in a checkpoint."""
+    """Start a run in a checkpoint."""
     graph = graphs()["glass"]
     return digest(mg.sample(graph, sweeps=8, backend="mpi", checkpoint=folder, **OPTIONS))
 
 
 def disagreeing(what):
-    """Ranks that make different calls."""
+    """Let ranks make different calls."""
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.rank
@@ -91,13 +91,13 @@ def disagreeing(what):
 
 
 def seedless():
-    """Without a seed, all ranks use the seed of rank 0."""
+    """Return the seed of a run without a given seed, which is that of rank 0."""
     run = mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False)
     return str(run.info.seed)
 
 
 def dying():
-    """A rank fails in the middle of a run."""
+    """Let a rank fail in the middle of a run."""
     from mpi4py import MPI
 
     from minigibbs.samplers.chromatic.stencil_tiles import StencilTile

@@ -1,10 +1,10 @@
 """Whole runs in Numba's CUDA simulator; `test_cuda_simulator` starts this as a script.
 
 The simulator runs kernels as plain Python, so compilation is off here. Results of compiled code are
-prepared beforehand. `FOLDER/NAME.json` describes the case and the shapes of the packed model and of
-the sampler's data, `NAME.npz` has their arrays, `NAME.mg` the graph. Runs are saved next to it.
-Folders within the folder are searched as well. Cases run in the order of their paths, and cases
-that kill their process run in a fork.
+prepared in advance. `FOLDER/NAME.json` describes the case, and the shapes of the packed model and
+of the sampler's data. `NAME.npz` has their arrays, `NAME.mg` the graph. Runs are saved in the same
+folder. Folders within the folder are searched as well. Cases run in the order of their paths, and
+cases that kill their process run in a fork.
 """
 
 import importlib
@@ -25,7 +25,7 @@ from tests.running import simulator
 
 
 def flatten(value, arrays):
-    """A description of nested NamedTuples for JSON; arrays go into a list of their own."""
+    """Describe nested NamedTuples for JSON; arrays are appended to `arrays`."""
     if isinstance(value, tuple):
         kind = f"{type(value).__module__}:{type(value).__name__}"
         return {"type": kind, "parts": [flatten(part, arrays) for part in value]}
@@ -47,7 +47,7 @@ def restore(description, arrays):
 
 PLAIN = {"warmup": 0, "start": "random"}  # as in `tests.harness.sample`
 
-IN_PYTHON = {  # functions that the compiler has instructions for
+IN_PYTHON = {  # functions for which the compiler has instructions
     "as_float": lambda word: np.uint32(word).view(np.float32),
     "as_double": lambda word: np.uint64(word).view(np.float64),
     "word_of": lambda number: np.float64(number).view(np.int64),
@@ -77,12 +77,12 @@ IN_PYTHON |= {"fetch": lambda array, place, line: None, "squared_steps": squared
 
 
 def in_python(function=None, **options):
-    """In place of Numba's `intrinsic`; CPU-only functions are unchanged."""
+    """Replace Numba's `intrinsic`; CPU-only functions are unchanged."""
     return in_python if function is None else IN_PYTHON.get(function.__name__, function)
 
 
 class Nested:
-    """Lets the simulator see into tuples, as the real thing does."""
+    """Extension that lets the simulator handle nested tuples, as numba-cuda does."""
 
     def prepare_args(self, kind, value, stream, retr):
         return kind, self.wrap(value)
@@ -100,7 +100,7 @@ class Nested:
 
 
 def seeing_into_tuples(make):
-    """In place of a function that makes kernels."""
+    """Wrap a function that makes kernels so that they handle nested tuples."""
 
     def made(*settings):
         kernel = make(*settings)
@@ -111,7 +111,7 @@ def seeing_into_tuples(make):
 
 
 def small_device(cuda_group):
-    """Few threads and short paths, so that few chains reach every branch."""
+    """Use few threads and short paths, so that few chains cover every branch."""
     kernels = cuda_group.load_kernels()
     kernels.THREADS = cuda_group.WARP = 4
     cuda_group.PATH = 10
@@ -122,7 +122,7 @@ def small_device(cuda_group):
 
 
 def plain_weights(group):
-    """The weights of all pairs of `mg.Points` in NumPy; for Potts factors."""
+    """Return the weights of all pairs of `mg.Points`, computed in NumPy for Potts factors."""
     assert group.form == "potts"
     rows, scale = group.features.astype(float), group.scale.astype(float)
     square = ((rows[:, None] - rows) ** 2).sum(axis=2)
@@ -136,7 +136,7 @@ def plain_weights(group):
 
 
 def plain_points(kind):
-    """Let points do without the sums that compiled code takes."""
+    """Let points work without the compiled sums."""
     kind._local = property(lambda group: np.abs(plain_weights(group)).sum(axis=1))
     kind._energies = lambda group, states: np.array(
         [0.5 * (plain_weights(group) * (x[:, None] == x)).sum() for x in states]
@@ -144,7 +144,7 @@ def plain_points(kind):
 
 
 def pair_and_share(x):
-    """An observable of one's own: a tuple of a number and a truth."""
+    """User observable: a tuple of a number and a truth value."""
     ones = 0
     for i in range(len(x)):
         ones += x[i] == 1
@@ -152,7 +152,7 @@ def pair_and_share(x):
 
 
 def set_points(points, warp=32, near=1 << 20):
-    """Set the width of a warp, and how many bytes of values a block keeps in shared memory."""
+    """Set the width of a warp, and the bytes of values that a block stores in shared memory."""
     points.WARP, points.NEAR_BYTES = warp, near
     points._sync_warp = simulator.sync_warp(warp)
     for made in (points._choosing, points._proposing, points._keeping, points._noting):
@@ -163,7 +163,7 @@ RUN_SEGMENT = None  # the original, before a case replaces it
 
 
 def run_case(path):
-    """Do what one file asks for."""
+    """Run the case that one file describes."""
     import minigibbs as mg
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
@@ -226,7 +226,7 @@ def run_case(path):
 
 
 def set_up() -> None:
-    """Make the simulator ready: few threads, and what only the compiler has in Python."""
+    """Prepare the simulator: few threads, and Python versions of intrinsics."""
     np.seterr(over="ignore")  # the generator's words wrap
     simulator.install()
     extending.intrinsic = in_python
@@ -248,7 +248,7 @@ def set_up() -> None:
     from minigibbs.samplers import registry
 
     plain_points(Points)
-    registry._first = lambda *asked: registry.POINTS  # any that there is will do
+    registry._first = lambda *asked: registry.POINTS  # any layout is sufficient
     small_device(cuda_group)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
     cuda_stencil.THREADS = 4

@@ -1,9 +1,9 @@
 """A faster scheduler for Numba's CUDA simulator, with a fixed order of threads.
 
-Numba starts one Python thread per CUDA thread and polls them, which costs milliseconds per block
-and leaves the order of threads to chance. Here the threads are kept, and only one of them runs at a
-time, until it ends or waits for others. The order is reversed after every barrier, so that a
-missing barrier shows in one of the two orders.
+Numba starts one Python thread per CUDA thread and polls them. This costs milliseconds per block
+and makes the order of threads random. Here threads are reused, and only one runs at a time, until
+it ends or waits for others. The order is reversed after every barrier, so that a missing barrier
+becomes visible in one of the two orders.
 """
 
 import copy
@@ -25,7 +25,7 @@ class Lane(threading.Thread):
     def prepare(self, call, block, place, number):
         self.call, self.block, self.error = call, block, None
         self.blockIdx, self.threadIdx, self.thread_id = block.place, place, number
-        self.waits = None  # for the block, for a warp by its number, or not at all
+        self.waits = None  # for the block, for a warp by its number, or None
         self.alive = True
 
     def run(self):
@@ -40,7 +40,7 @@ class Lane(threading.Thread):
             self.back.release()
 
     def wait(self, group):
-        """Wait until all threads of a group that are alive do."""
+        """Wait until all living threads of a group wait."""
         self.waits = group
         self.back.release()
         self.go.acquire()
@@ -71,7 +71,7 @@ LANES: list[Lane] = []
 
 
 class Block:
-    """In place of Numba's `BlockManager`."""
+    """Replacement of Numba's `BlockManager`."""
 
     def __init__(self, function, grid, block, debug):
         self.function, self.shape = function, tuple(block) + (1,) * (3 - len(block))
@@ -99,7 +99,7 @@ class Block:
             self.release(live)
 
     def release(self, live):
-        """Let those continue whose group is complete; warps before the block."""
+        """Release the threads of complete groups; warps before the block."""
         groups = {lane.waits for lane in live} - {"block"}
         for group in groups:
             members = [lane for lane in live if lane.thread_id // group[1] == group[0]]
@@ -113,7 +113,7 @@ class Block:
 
 
 def sync_warp(width):
-    """A barrier of the calling thread's warp."""
+    """Return a barrier of the calling thread's warp."""
 
     def wait():
         lane = threading.current_thread()
@@ -123,7 +123,7 @@ def sync_warp(width):
 
 
 def shared_array(self, shape, dtype, alignment=None):
-    """As Numba's, by the line that asks, without reading that line."""
+    """Allocate like Numba's version, identified by the calling line, without reading that line."""
     from numba.cuda import types
     from numba.cuda.np import numpy_support
 
@@ -141,11 +141,11 @@ def shared_array(self, shape, dtype, alignment=None):
 
 
 def install():
-    """Let the simulator use this scheduler; call it before any kernel runs."""
+    """Make the simulator use this scheduler; must be called before any kernel runs."""
     from numba.cuda.simulator import kernel, kernelapi
 
     kernel.BlockManager = Block
     configure = kernel.FakeCUDAKernel.__getitem__
-    # Numba's returns the kernel itself, so that one launch shape would replace another.
+    # Numba returns the kernel itself, so that one launch shape would replace another.
     kernel.FakeCUDAKernel.__getitem__ = lambda self, shape: copy.copy(configure(self, shape))
     kernelapi.FakeCUDAShared.array = shared_array

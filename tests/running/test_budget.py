@@ -1,4 +1,4 @@
-"""Energies at a budget: their frequency, their values, and the state kept for later."""
+"""Budget of energies: their spacing, their values, and states buffered for later."""
 
 import pickle
 
@@ -15,7 +15,7 @@ QUIET = {"progress": False, "seed": 3}
 
 
 def dense(side=20, beta=0.3):
-    """The paper's Ising model: nearly all pairs are negligible."""
+    """Return the paper's Ising model, in which nearly all pairs are negligible."""
     n = side * side
     i, j = np.triu_indices(n, 1)
     square = (i // side - j // side) ** 2 + (i % side - j % side) ** 2
@@ -58,7 +58,7 @@ def test_pairs_lie_in_rows_only_where_they_come_in_order_and_are_many():
 
 @pytest.mark.parametrize("values", [2, 3])
 def test_energies_by_rows_are_those_of_the_definition(values):
-    """Gaps in the rows, a variable without pairs, and one that is clamped."""
+    """Rows have gaps, one variable has no pairs, and one is clamped."""
     i, j = np.triu_indices(40, 1)
     some = (i != 7) & (i != 20) & (j != 20)
     weights = np.random.default_rng(1).normal(0, 0.1, some.sum())
@@ -146,7 +146,7 @@ def test_runs_with_a_goal_have_enough_energies_to_look_at(monkeypatch):
     ids=["spins", "small domains"],
 )
 def test_energies_by_colors_keep_to_their_share(graph, least):
-    """Spins are so cheap in chromatic scans that every record's energy would cost a third."""
+    """Chromatic updates of spins are so cheap that an energy per record would take a third."""
     sampler, thin = mg.PoissonGibbs(), len(graph)
     cost, update = budget.color_costs(graph, sampler)
     every = budget.energy_every(graph, sampler, thin, 10**6, colors=True)
@@ -154,7 +154,7 @@ def test_energies_by_colors_keep_to_their_share(graph, least):
     assert cost <= every * budget.SHARE * thin * update
     assert every == 1 or cost > (every - 1) * budget.SHARE * thin * update
     one_by_one = budget.energy_every(graph, sampler, thin, 10**6)
-    assert one_by_one == 1  # updates are dear there
+    assert one_by_one == 1  # updates are expensive there
 
 
 def test_other_layouts_by_colors_have_costs_too():
@@ -221,7 +221,7 @@ def test_what_is_kept_is_bounded_and_does_not_travel(monkeypatch):
     for sampler in (mg.Gibbs(), mg.Gibbs(textbook=True), mg.Gibbs(fields=False)):
         mg.sample(graph, sampler, sweeps=1, **QUIET)
     mg.sample(graph, mg.Gibbs(), sweeps=1, **QUIET)
-    assert len(made) == 4  # the data of two samplers are kept
+    assert len(made) == 4  # the data of two samplers are stored
     mg.sample(graph, mg.Gibbs(), sweeps=1, **QUIET)
     assert len(made) == 4
     copy = pickle.loads(pickle.dumps(graph))
@@ -239,7 +239,7 @@ ALONE = {
 
 @pytest.mark.parametrize("name", ALONE)
 def test_variables_that_nothing_joins_have_energies(name):
-    """An energy that costs nothing is taken at every record."""
+    """An energy without cost is computed at every record."""
     graph = ALONE[name]
     for colors in (False, True):
         for records in (1000, 10**9, None):

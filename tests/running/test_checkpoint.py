@@ -1,4 +1,4 @@
-"""Runs that are killed, torn, tampered with, out of disk space, or pointed at one folder."""
+"""Checkpoints: killed runs, damaged files, full disks, and several runs in one folder."""
 
 import contextlib
 import errno
@@ -54,7 +54,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def at_segment(monkeypatch):
-    """Do something at the end of a segment; segments are cut short."""
+    """Return a hook that acts at the end of a segment; segments are short."""
 
     def hook(number, action, length=100):
         original, count = running.Group.run_segment, [0]
@@ -88,7 +88,7 @@ def at_segment(monkeypatch):
     ],
 )
 def test_killed_at_any_moment_it_ends_as_if_undisturbed(model, sampler, options, folder):
-    kills = 17  # of each run
+    kills = 17  # kills per run
     options = {**options, "seed": 3, "record": EVERYTHING}
     work = json.dumps([model, sampler, options, kills, str(folder)])
     done = subprocess.run(
@@ -102,7 +102,7 @@ def test_killed_at_any_moment_it_ends_as_if_undisturbed(model, sampler, options,
     assert done.stderr == ""
     report = json.loads(done.stdout)
     assert (report["killed"], report["same"]) == (kills, True)
-    assert report["generations"] > 5  # guards the line above: kills struck in the middle
+    assert report["generations"] > 5  # guards the line above: runs were killed in the middle
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -127,7 +127,7 @@ def test_every_model_goes_on_where_it_stopped(name, folder):
     same_runs(whole, mg.resume(folder, updates=3000 - 1234, progress=False))
 
 
-@pytest.mark.parametrize("scan", [scan for scan in SCANS if scan != CHROMATIC])  # in sweeps
+@pytest.mark.parametrize("scan", [scan for scan in SCANS if scan != CHROMATIC])  # needs sweeps
 def test_every_scan_goes_on_where_it_stopped(scan, folder):
     options = {**OPTIONS, "scan": scan, "chains": 2}
     whole = sample(ZOO["mixed"], **options)
@@ -167,7 +167,7 @@ def states(folder):
 
 
 def stopped_half_way(folder, at_segment, monkeypatch, number=60):
-    """A run with several generations, stopped as by a kill: nothing is written at its end."""
+    """Make a run with several generations, stopped like by a kill, without a last write."""
 
     class Killed(Exception):
         pass
@@ -264,7 +264,7 @@ def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name
     found = {path: files.read_arrays(path, STATE)[1][name] for path in states(folder)}
     changes = [lambda array: array[:, :0], lambda array: array.astype(float)]
     changes.append((lambda array: 0 * array - 1) if name == "counts" else huge)
-    for change in changes:  # one at a time: each must be refused by itself
+    for change in changes:  # one at a time: each must be refused
         for path, array in found.items():
             reseal(path, STATE, **{name: change(array)})
         with pytest.raises(mg.FormatError, match=name):
@@ -273,7 +273,7 @@ def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name
 
 @pytest.mark.parametrize("name", ["stream", "path"])
 def test_generators_that_would_stand_still_are_refused(folder, name):
-    """All zeros is the one state that xoshiro256++ never leaves; a scan would never end."""
+    """xoshiro256++ never leaves the state of all zeros; a scan would never end."""
     sample(ZOO["evidence"], **{**OPTIONS, "scan": "shared", "updates": 200}, checkpoint=folder)
     for path in states(folder):
         _, arrays = files.read_arrays(path, STATE)
@@ -292,7 +292,7 @@ def test_generators_that_would_stand_still_are_refused(folder, name):
         {"backend": "os"},
         {"thin": 0},
         {"chains": -1},
-        {"chains": 100},  # of which only a few are recorded: the arrays of a chain would not fit
+        {"chains": 100},  # records only a few: the arrays of a chain would not fit
         {"warmup": "many"},
         {"length": 1e300},
     ],
@@ -312,7 +312,7 @@ def test_a_full_disk_stops_the_run_and_nothing_is_lost(folder, at_segment, monke
     def write_arrays(path, *rest, **options):
         if what in Path(path).name:
             calls.append(path)
-            if len(calls) >= 4:  # part of the file is there when space runs out
+            if len(calls) >= 4:  # a part of the file exists when the disk is full
 
                 def write(stream):
                     stream.write(b"x" * 1000)
@@ -352,7 +352,7 @@ except mg.StoppedError as error:
 
 
 def test_a_file_that_may_not_grow_is_as_a_full_disk(folder):
-    """Here the system refuses: the last chunk is 72 kB, and 40 kB are allowed."""
+    """The system refuses the write: the last chunk is 72 kB, and 40 kB are allowed."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, folder], capture_output=True, text=True, timeout=100
     )
@@ -367,7 +367,7 @@ def test_a_folder_that_is_removed_stops_the_run_and_what_was_sampled_is_handed_o
     folder, at_segment
 ):
     def remove():
-        while folder.exists():  # a file may be written meanwhile
+        while folder.exists():  # a file may be written in the meantime
             shutil.rmtree(folder, ignore_errors=True)
 
     at_segment(40, remove)
@@ -394,7 +394,7 @@ def test_what_vanishes_while_a_run_goes_on_is_written_again(
     def remove():
         for name in names:
             for path in folder.glob(name):
-                path.unlink(missing_ok=True)  # files are written and replaced meanwhile
+                path.unlink(missing_ok=True)  # files are written and replaced in the meantime
 
     at_segment(30, remove)
     if resumed:
@@ -411,7 +411,7 @@ def test_another_run_in_a_folder_whose_lock_was_removed_stops_this_one(folder, a
     others = []
 
     def intrude():
-        """At once: this run makes a lock that is missing again, and would be first."""
+        """Replace the lock atomically: the run would otherwise recreate a missing lock first."""
         mine = folder / "theirs"
         others.append(open(mine, "a+"))  # noqa: SIM115
         others[0].write("process 77 on another\n")
@@ -457,12 +457,12 @@ def test_a_disk_that_is_full_before_the_run_begins(folder, monkeypatch, name):
     with pytest.raises(mg.SampleError, match=r"cannot write the checkpoint.*No space left.*room"):
         sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     monkeypatch.undo()
-    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)  # once there is space
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)  # now there is space
 
 
 @pytest.fixture
 def read_only(monkeypatch):
-    """A medium that cannot be written to; permissions would not stop every user."""
+    """Simulate a read-only medium; permissions would not stop every user."""
 
     def make(folder):
         def refuse(path, mode="r", *rest, **options):
@@ -522,11 +522,11 @@ def test_a_second_run_is_refused(folder, at_segment):
     run = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     assert f"in use by process {os.getpid()} on" in found[0]
     same_runs(sample(ZOO["mixed"], **OPTIONS), run)
-    mg.resume(folder, progress=False)  # once it has ended, others may
+    mg.resume(folder, progress=False)  # others may use it after its end
 
 
 def test_the_lock_holds_whatever_this_process_does_with_its_file(folder, at_segment):
-    """A lock of the process would be dropped when any file of the folder is closed by it."""
+    """A lock per process would be released when this process closes any descriptor of the file."""
     found = []
 
     def open_and_try():
@@ -576,7 +576,7 @@ def test_a_child_that_outlives_a_killed_run_does_not_hold_its_lock(folder):
 
 def test_where_there_is_a_run_none_is_started(folder):
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
-    with pytest.raises(mg.SampleError, match=r"holds a run already.*mg\.resume"):
+    with pytest.raises(mg.SampleError, match=r"already holds a run.*mg\.resume"):
         sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
 
 
@@ -596,7 +596,7 @@ def test_folders_that_will_not_do(tmp_path):
     "name", ["records-2024.npz", "records-20240101.npz", "state-00000001.npz", "model.mg", "lock"]
 )
 def test_files_of_a_user_are_never_removed(folder, name):
-    """For all names: a new run is refused, and a resumed run does not touch the files."""
+    """A new run is refused for every name, and a resumed run does not touch the files."""
     folder.mkdir()
     (folder / name).write_bytes(b"mine")
     with pytest.raises(mg.SampleError, match=rf"other files \({name}\); give a folder of its own"):
@@ -629,7 +629,7 @@ LINKS = {
 
 
 def bound_socket(path):
-    """A socket's file; by a relative name, since addresses are short."""
+    """Create a socket's file by a relative name, because socket addresses are short."""
     with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as one:
         one.bind(path.name)
 
@@ -637,16 +637,16 @@ def bound_socket(path):
 @pytest.mark.parametrize("kind", LINKS)
 @pytest.mark.parametrize("name", ["lock", "model.mg", "run.npz", "state-*", "records-*"])
 def test_files_of_a_checkpoint_that_are_no_plain_files(folder, tmp_path, name, kind):
-    """A stranger's checkpoint must neither change the user's files nor hang."""
+    """A foreign checkpoint must neither change the user's files nor hang."""
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
-    states(folder)[0].unlink()  # an older one, without records
+    states(folder)[0].unlink()  # an older generation, without records
     target = tmp_path / "target"
     for path in folder.glob(name):
         target.write_bytes(b"dear diary" if name == "lock" else path.read_bytes())
         before = target.read_bytes()
         path.unlink()
         LINKS[kind](path, target)
-    if kind == "hard link" and name != "lock":  # which is a file like any other
+    if kind == "hard link" and name != "lock":  # a hard link is a regular file
         mg.load(folder)
         mg.resume(folder, progress=False)
     else:
@@ -658,7 +658,7 @@ def test_files_of_a_checkpoint_that_are_no_plain_files(folder, tmp_path, name, k
             assert CliRunner().invoke(app, ["report", str(folder)]).exit_code != 0
     assert target.read_bytes() == before
     if name != "lock":
-        with pytest.raises(mg.SampleError, match=r"other files|holds a run already|cannot lock"):
+        with pytest.raises(mg.SampleError, match=r"other files|already holds a run|cannot lock"):
             sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     assert target.read_bytes() == before
 
@@ -668,7 +668,7 @@ def test_a_lock_that_becomes_a_link_while_a_run_goes_on(folder, at_segment, tmp_
     target = tmp_path / "target"
     target.write_bytes(b"mine")
 
-    def intrude():  # in one step, since the run may write its lock between two
+    def intrude():  # atomic, because the run may write its lock between two calls
         LINKS[kind](tmp_path / "beside", target)
         (tmp_path / "beside").replace(folder / "lock")
 
@@ -719,7 +719,7 @@ def test_only_what_is_new_is_written(folder, at_segment):
 
 
 def test_writing_that_is_slow_is_done_more_rarely(folder, monkeypatch, at_segment):
-    """At the default interval; one that was asked for is kept."""
+    """This holds for the default interval; an explicit interval is not changed."""
     monkeypatch.setattr(saver, "EVERY", 0.0)
     original = files.write_arrays
 
@@ -763,7 +763,7 @@ def test_a_checkpoint_that_is_looked_at_says_that_the_run_goes_on(folder, at_seg
 
 
 def test_a_look_at_what_is_being_written_tries_again(folder, monkeypatch):
-    """Both generations that are listed may be gone before they are read."""
+    """Both listed generations may be deleted before they are read."""
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     saved = Checkpoint.inspect(folder)
     plan, _ = saved.read_plan()
@@ -771,7 +771,7 @@ def test_a_look_at_what_is_being_written_tries_again(folder, monkeypatch):
 
     def read(checkpoint, generation):
         tries.append(generation)
-        if len(tries) == 1:  # the writer moves on: a new generation, and this one goes
+        if len(tries) == 1:  # the writer adds a new generation and deletes this one
             path = states(folder)[-1]
             header, arrays = files.read_arrays(path, STATE)
             header["generation"] += 1

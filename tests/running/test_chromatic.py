@@ -1,4 +1,4 @@
-"""Chromatic runs cut, saved, resumed, sent elsewhere and stopped: the draws stay the same."""
+"""Chromatic runs that are split, saved, resumed, sent to workers and stopped keep their draws."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The CUDA backend without a GPU: every kernel compiles to PTX; see test_cuda_simulator as well."""
+"""CUDA backend without a GPU: every kernel compiles to PTX; see also test_cuda_simulator."""
 
 from functools import cache
 from importlib import import_module
@@ -50,7 +50,7 @@ def pretend_there_is_a_device(monkeypatch):
 
 
 def device_type(value):
-    """The type that an argument has once its arrays are on the device."""
+    """Return the type of an argument whose arrays are on the device."""
     if isinstance(value, tuple):
         return types.NamedTuple([device_type(part) for part in value], type(value))
     if isinstance(value, np.ndarray):
@@ -75,7 +75,7 @@ COUNTING = types.NamedTuple(
 SCAN = Scan(0, 1, np.empty(0, np.int32), np.empty(1, np.int64), np.empty(4, np.uint64))
 
 
-@cache  # several samplers have the same types of data
+@cache  # several samplers have data of the same type
 def ptx(kernel, *arguments):
     text, _ = cuda.compile_ptx(kernel.py_func, arguments, cc=(9, 0), device=False)
     assert ".visible .entry" in text
@@ -158,7 +158,7 @@ NUMBERS = (types.int64,) * 3  # two words of the seed, and a sweep
 
 
 def spin_arrays(strong):
-    """The type of log-odds, and the types of what kernels read of a chain of spins."""
+    """Return the type of log-odds, and the types of a spin kernel's arrays."""
     weight = 500.0 if strong else 0.3
     data = spin_colors(mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], weight)]))
     arrays = [device_type(getattr(data, name)) for name in bits.Spins._fields]
@@ -167,7 +167,7 @@ def spin_arrays(strong):
 
 @pytest.mark.parametrize("strong", [False, True])
 def test_spins_by_colors_compile_for_a_gpu(strong):
-    """Single precision, or double where weights are large; without a byte of local memory."""
+    """Log-odds are in single precision, or in double for large weights; no local memory."""
     kind, arrays = spin_arrays(strong)
     x, copy = matrix(types.uint32), row(types.uint32)
     span, few = (types.int64, types.int64, *NUMBERS, types.int64), types.uint8
@@ -214,7 +214,7 @@ def test_spins_with_tails_compile_for_a_gpu():
 
 
 def lattices():
-    """Rows that fill their words, and rows that do not; couplings of one sign, of both, and 0."""
+    """Return lattices whose rows fill their words or not, with couplings of several signs."""
     rng = np.random.default_rng(0)
     square, cube = [(0, 1), (1, 0)], [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
     signs = rng.choice([-1.0, 1.0], (3, 4, 6, 64))
@@ -232,7 +232,7 @@ def lattices():
 
 @pytest.mark.parametrize("name", ["square", "glass", "open"])
 def test_lattices_of_bits_compile_for_a_gpu(name):
-    """Levels and thresholds are in registers: every loop over them is unrolled."""
+    """Levels and thresholds are in registers, because every loop over them is unrolled."""
     pattern = pattern_of(stencils, color_data(mg.Gibbs(), lattices()[name]))
     number, words, sides = types.int64, row(types.uint32), row(types.int32)
     arrays = (sides, sides, words, words, words, words)
@@ -279,7 +279,7 @@ def test_counts_and_energies_of_bits_compile_for_a_gpu(word):
 
 @pytest.mark.parametrize("word", [types.uint8, types.uint32])
 def test_sums_over_variables_compile_for_a_gpu(word):
-    """Counters stay in registers."""
+    """Counters are in registers."""
     places, pieces, number = row(types.int32), matrix(types.int32), types.int64
     kept = types.Array(types.int32, 3, "C")
     text = ptx(sums.count_words, matrix(word), number, number, places, pieces, *[number] * 5, kept)
@@ -313,7 +313,7 @@ def test_functions_of_sums_compile_for_a_gpu(observable):
 
 
 def placed_type(value):
-    """As `device_type`, with tuples that have no names."""
+    """Return the type like `device_type`, also for tuples without names."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return types.Tuple([placed_type(part) for part in value])
     return device_type(value)
@@ -377,7 +377,7 @@ def test_counting_values_compiles_for_a_gpu():
 
 
 class Roomy:
-    """A device of which only the free memory is asked."""
+    """A device that only reports its free memory."""
 
     def __init__(self, free):
         self.free = free
@@ -388,7 +388,7 @@ class Roomy:
 
 @pytest.fixture
 def planned(monkeypatch):
-    """A run's memory on a device of this size, planned but not allocated."""
+    """Return a function that plans, but does not allocate, a run's memory on a device."""
 
     def plan_run(free, chains, kept, record, variables=None):
         monkeypatch.setattr(device, "load", lambda name: backend)
@@ -407,13 +407,13 @@ STATES = 400 * 10**6 + device._SPARE_BYTES
 
 
 def test_a_million_chains_of_two_variables_need_little(planned):
-    """Memory in addition to the chains: the buffer, the kept chains, the model and the path."""
+    """In addition to the chains, memory has the buffer, recorded chains, model and path."""
     free = STATES + STREAMS + (1 << 28) + 8 * MILLION + (1 << 20)
     run = planned(free, MILLION, MILLION, ["draws"], [3, 7])
     assert [held.tolist() for held in run.held] == [[3, 7]]
     assert run.room == (1 << 28) // (2 * MILLION)
     with pytest.raises(mg.TooLargeError, match=r"for records.*Record\(chains=.*Record\(variables="):
-        planned(free, MILLION, MILLION, ["draws"])  # a whole state is more than the buffer
+        planned(free, MILLION, MILLION, ["draws"])  # a whole state does not fit into the buffer
     with pytest.raises(mg.TooLargeError, match="for records"):
         planned(free, MILLION, MILLION, ["draws", "marginals"], [3, 7])
     with pytest.raises(mg.TooLargeError, match=r"; [\d,]+ chains would fit"):
@@ -425,7 +425,7 @@ def test_energies_need_whole_states_of_the_kept_chains(planned):
     assert [len(held) for held in run.held] == [400, 2]
     assert run.room == 1000  # all records
     run = planned(STATES + STREAMS + (1 << 29), MILLION, 64, ["draws", "energy"])
-    assert [len(held) for held in run.held] == [400]  # which has the draws as well
+    assert [len(held) for held in run.held] == [400]  # contains the draws as well
     large = STATES + STREAMS + (1 << 20) + (400 + 2 + 3 * 8) * MILLION  # one record at a time
     assert planned(large, MILLION, MILLION, ["draws", "energy"], [3, 7]).room == 1
     with pytest.raises(mg.TooLargeError, match="for records"):
@@ -433,7 +433,7 @@ def test_energies_need_whole_states_of_the_kept_chains(planned):
 
 
 def test_millions_of_recorded_chains_ask_for_what_they_take(monkeypatch):
-    """A record per chain: a few bytes each on the host, since the device holds the states."""
+    """A record per chain takes a few bytes on the host, because the device stores the states."""
     asked = []
     monkeypatch.setattr(device, "load", lambda name: backend)
     monkeypatch.setattr(memory, "require", lambda size, *what: asked.append(size))
@@ -448,7 +448,7 @@ def test_millions_of_recorded_chains_ask_for_what_they_take(monkeypatch):
 
 @pytest.mark.parametrize(("n", "sweeps"), [(8, 16), (100, 11), (2000, 1)])
 def test_marginals_are_counted_every_sweep_or_nearly(n, sweeps, monkeypatch):
-    """A thread per chain counts every sweep; chromatic scans once per 1,024 updates, about."""
+    """Kernels of one thread per chain count every sweep, others about every 1,024 updates."""
 
     def load(name):
         return import_module(f"minigibbs.running.backends.{name}")

@@ -1,4 +1,4 @@
-"""Chromatic runs in Numba's CUDA simulator: the chains of the CPU, bit by bit, without a GPU."""
+"""Chromatic runs in Numba's CUDA simulator: the chains equal the CPU's bit by bit."""
 
 import json
 
@@ -19,14 +19,14 @@ EVERYTHING = ["marginals", "draws", "energy"]
 
 
 def ring(n, values, seed=0):
-    """Tables of two variables around a ring, and fields."""
+    """Return tables of two variables around a ring."""
     rng, i = np.random.default_rng(seed), np.arange(n)
     pairs = mg.Table(np.stack([i, (i + 1) % n], 1), rng.normal(0, 1, (n, values, values)))
     return mg.FactorGraph([values] * n, [pairs])
 
 
 def complete(n, values, scale=0.3, seed=0):
-    """Sites that are all joined by tables."""
+    """Return sites that are all coupled by tables."""
     rng, (i, j) = np.random.default_rng(seed), np.triu_indices(n, 1)
     pairs = mg.Table(np.stack([i, j], 1), rng.normal(0, scale, (len(i), values, values)))
     return mg.FactorGraph([values] * n, [pairs])
@@ -39,7 +39,7 @@ def glass(n, scale, seed=0):
 
 
 def points(n, values, weights=(1.5, -0.6), seed=0, kernel="gaussian", clamped=()):
-    """Two groups of points, and fields."""
+    """Return two groups of points, and fields."""
     rng = np.random.default_rng(seed)
     places = rng.uniform(0, 2, (n, 5))
     groups = [mg.Unary(np.arange(n), rng.normal(0, 0.5, (n, values)))]
@@ -51,13 +51,13 @@ def points(n, values, weights=(1.5, -0.6), seed=0, kernel="gaussian", clamped=()
 
 
 def stencil(shape, weights, clamped=()):
-    """A lattice without a list of pairs."""
+    """Return a lattice without a list of pairs."""
     factor = mg.Stencil(shape, np.eye(len(shape), dtype=int), weights)
     return mg.FactorGraph([2] * factor.variables, [factor]).condition(dict(clamped))
 
 
 LATTICE = mg.models.ising_lattice(side=4, beta=0.4)
-CASES = {  # graph, sampler, chains, walkers from which threads iterate over colors
+CASES = {  # graph, sampler, chains, chains from which on threads iterate over colors
     "one": (LATTICE, mg.Gibbs(), 1, 1000),
     "few": (LATTICE, mg.Gibbs(), 7, 1000),
     "words": (LATTICE, mg.Gibbs(), 37, 1000),
@@ -98,7 +98,7 @@ CASES = {  # graph, sampler, chains, walkers from which threads iterate over col
     "points-large": (points(4, 17), mg.PoissonGibbs(), 2, 1000),
     "points-coarse": (coarse(points(6, 2)), mg.PoissonGibbs(), 2, 1000),
 }
-POINTS = {  # how values are kept, and how many threads a warp has
+POINTS = {  # storage of values, and threads of a warp
     "points-far": {"near": 0},
     "points-warps": {"warp": 4},
     "points-large": {"warp": 4, "near": 0},
@@ -180,12 +180,12 @@ def test_simulated_chains_are_those_of_the_cpu(name, simulated, compiled):
 
 
 def test_energies_that_a_progress_bar_looks_at_are_those_recorded(tmp_path):
-    """Of every third record; the places of the others hold no energies."""
+    """Every third record has an energy; the other entries are unused."""
     write_case(tmp_path, "few", record=[], energy_every=3)
     done = simulate(tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     live, found = np.load(tmp_path / "few.live.npy"), mg.load(tmp_path / "few.run")
-    live = -(live + LATTICE.offset)  # records hold log-potentials
+    live = -(live + LATTICE.offset)  # records have log-potentials
     np.testing.assert_array_equal(live, found.energy)
     expected = on_the_cpu("few").energy[:, 2::3]
     np.testing.assert_allclose(live, expected, rtol=1e-12, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Temperature ladders in Numba's CUDA simulator: the chains of the CPU, bit by bit."""
+"""Temperature ladders in Numba's CUDA simulator: the chains equal the CPU's bit by bit."""
 
 import json
 
@@ -19,7 +19,7 @@ LATTICE = mg.models.ising_lattice(side=3, beta=0.4)
 
 
 def glass(seed=0):
-    """Nine spins on a torus, with fields and couplings of all sizes."""
+    """Return nine spins on a torus, with fields and couplings of all sizes."""
     rng = np.random.default_rng(seed)
     site = np.arange(9).reshape(3, 3)
     first, second = (
@@ -108,7 +108,7 @@ def on_the_cpu(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_simulated_ladders_are_those_of_the_cpu(name, simulated):
-    """States, and the counts of the ladders: exchanges, round trips, log Z."""
+    """States and the statistics of ladders agree: exchanges, round trips, log Z."""
     found, expected = simulated[name], on_the_cpu(name)
     np.testing.assert_array_equal(found.draws, expected.draws)
     np.testing.assert_array_equal(found.state, expected.state)

@@ -46,7 +46,7 @@ class Launch:
 
 @pytest.fixture
 def started(monkeypatch):
-    """Arguments of launches without Numba, number by number."""
+    """Return a list of the arguments of launches without Numba."""
     seen = []
 
     def start(stream, shape, function, *words):

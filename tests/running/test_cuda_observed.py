@@ -1,4 +1,4 @@
-"""Observables of chromatic runs in Numba's CUDA simulator equal the CPU's, by counted bits."""
+"""Observables of chromatic runs in Numba's CUDA simulator equal those of the CPU."""
 
 import numpy as np
 import pytest
@@ -27,16 +27,16 @@ SPINS = {
 LATTICE = SPINS | {
     "same": of.Agreement([0, 1, 1, 0] * 4),
     "waves": of.StructureFactor((4, 4), largest=2),
-    "pairs": of.Correlations((4, 4)),  # which is no function of sums over variables
+    "pairs": of.Correlations((4, 4)),  # no function of sums over variables
 }
 VALUES = {"order": of.PottsOrder(), "twos": of.Count(2), "e": of.Energy()}
-CLOSE = ("e", "e2", "waves")  # sums of fractions: in another order
+CLOSE = ("e", "e2", "waves")  # sums of floats, in another order
 GRID = mg.models.ising_lattice(side=4, beta=0.4)
 PAIR = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4)])
 POTTS = mg.models.potts_lattice(side=3, states=3, beta=0.8)
 CLAMPED = colors.glass(6, 0.5).condition({1: 1, 4: 0})
 MARGINALS = {"record": ["marginals"]}
-CASES = {  # graph, chains, observables, and what differs
+CASES = {  # graph, chains, observables, and other options
     "one": (GRID, 1, LATTICE, {}),
     "one-counted": (GRID, 1, LATTICE, MARGINALS),
     "few": (GRID, 5, SPINS, {"thin": 2}),
@@ -114,7 +114,7 @@ def simulated(tmp_path_factory):
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"potts-clamped"}))
 def test_observables_are_those_of_the_cpu(name, simulated):
-    """Integers divided once: the same bits for every order of the sums."""
+    """Integers are divided once, so every order of the sums gives the same bits."""
     found, expected = simulated[name], measured(name)
     np.testing.assert_array_equal(found.state, expected.state)
     for key in CASES[name][2]:
@@ -127,7 +127,7 @@ def test_observables_are_those_of_the_cpu(name, simulated):
 
 @pytest.mark.parametrize("name", [name for name in CASES if "clamped" not in name])
 def test_observables_move(name, simulated):
-    """A control for the equality of series: every observable varies."""
+    """Every observable varies; otherwise equal series would prove nothing."""
     for key in set(CASES[name][2]) - {"both", "law"}:
         series = simulated[name].observables[key].series
         assert len(np.unique(series)) > 1, key

@@ -1,4 +1,4 @@
-"""Launch shapes: within the limits of a device for every number of chains and variables."""
+"""Launch shapes are within the limits of a device for any number of chains and variables."""
 
 import ast
 import itertools
@@ -42,14 +42,14 @@ def test_every_launch_is_within_the_limits_and_covers_its_items(chains, variable
         grid, block = shape = launch_shape(items, threads)
         within_limits(shape)
         assert grid[0] * block[0] >= items[0]
-        for axis in range(1, len(items)):  # capped, or all of them
+        for axis in range(1, len(items)):  # capped, or all blocks
             assert grid[axis] == min(-(-items[axis] // block[axis]), LIMITS.grid[axis])
 
 
 @pytest.mark.parametrize("chains", CHAINS)
 @pytest.mark.parametrize("variables", VARIABLES)
 def test_a_folded_axis_has_all_its_blocks(chains, variables):
-    """The launches of a color: blocks of places, and columns of chains or words."""
+    """Launches of a color have blocks of places, and columns of chains or words."""
     for columns in (chains, -(-chains // 32)):
         across = -(-BLOCK_SIZE * columns // THREADS)
         blocks = -(-variables // BLOCK_SIZE)
@@ -80,7 +80,7 @@ def test_what_a_device_cannot_launch_is_refused(items, threads, options, what):
 
 
 def kernel_names():
-    """Kernels, and functions that make them: what `cuda_*` modules define beside host code."""
+    """Return the kernels, and functions that make them, in `cuda_*` modules."""
     names = set()
     for path in BACKENDS.glob("cuda_*.py"):
         for node in ast.parse(path.read_text()).body:
@@ -92,7 +92,7 @@ def kernel_names():
 
 
 class WithoutDeviceCode(ast.NodeTransformer):
-    """Leaves out what runs on the device, where names are arrays."""
+    """Removes device code, in which names are arrays."""
 
     def visit_FunctionDef(self, node):
         marks = {ast.unparse(one).split("(")[0] for one in node.decorator_list}
@@ -102,7 +102,7 @@ class WithoutDeviceCode(ast.NodeTransformer):
 
 
 def configured_elsewhere(text, names):
-    """Lines that index a kernel, or a name that was assigned from one."""
+    """Return lines that index a kernel, or a name to which one was assigned."""
     lines = []
     for function in ast.walk(WithoutDeviceCode().visit(ast.parse(text))):
         if not isinstance(function, ast.FunctionDef):
@@ -119,7 +119,7 @@ def configured_elsewhere(text, names):
 
 
 def is_kernel(node, names):
-    """Whether an expression is one of these names, an attribute or a call of it, or has one."""
+    """Return whether an expression is one of these names, or an attribute or call of one."""
     if isinstance(node, ast.Tuple):
         return any(is_kernel(part, names) for part in node.elts)
     if isinstance(node, ast.IfExp):
@@ -156,7 +156,7 @@ def test_a_launch_with_a_shape_of_its_own_would_be_noticed(line):
 
 
 def test_numba_configures_kernels_with_these_shapes():
-    """As many entries as Numba takes: a grid, a block, a stream, bytes of shared memory."""
+    """The index has Numba's entries: a grid, a block, a stream, bytes of shared memory."""
 
     class Kernel:
         def __getitem__(self, configuration):

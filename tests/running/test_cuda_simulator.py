@@ -1,4 +1,4 @@
-"""Whole runs in Numba's CUDA simulator: the same chains as on the CPU, without a GPU."""
+"""Whole runs in Numba's CUDA simulator: the chains equal the CPU's, without a GPU."""
 
 import csv
 import itertools
@@ -24,7 +24,7 @@ from tests.zoo import ZOO
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 CHAINS, UPDATES, WARMUP, THIN, SEED = 6, 24, 5, 8, 3
-# Samplers, layouts and implicit groups, and then scans and factor kinds.
+# Samplers, layouts and implicit groups, then scans and factor kinds.
 CASES = {name: (s.sampler, s.graph, "shared") for name, s in settings.SETTINGS.items()}
 CASES |= {f"layout-{name}": (c.sampler, c.graph, "shared") for name, c in LAYOUT_CASES.items()}
 CASES |= {name: (c.sampler, c.graph, "shared") for name, c in IMPLICIT_CASES.items()}
@@ -38,8 +38,8 @@ CASES |= {
     "logical": (mg.MinGibbs(batch=10), ZOO["logical"], "shared"),
     "mixed": (mg.PoissonGibbs(heavy=1), ZOO["mixed"], "shared"),
 }
-# Settings of a case, where they differ: chains, how many are recorded one by one, the variables
-# whose draws are kept (None for all), and the bytes of kept states before they are moved.
+# Settings of a case that differ: chains, how many are recorded individually, the variables whose
+# draws are recorded (None for all), and the bytes of kept states that are buffered.
 COMMON = {"chains": CHAINS, "kept": CHAINS, "variables": None, "energy": True, "buffer": 1 << 20}
 OBSERVE = {"energy": "energy", "order": "potts-order", "ones": "count"}
 SETTINGS = {
@@ -47,7 +47,7 @@ SETTINGS = {
     "chosen-no-energy": {"variables": [2], "kept": 4, "energy": False, "buffer": 2 * 4},
     "chosen-one-by-one": {"variables": [1, 2], "buffer": 1},
     "groups": {"chains": 13, "kept": 3},
-    "groups-apart": {"chains": 13, "kept": 3, "count_every": 1},  # counted by a kernel of its own
+    "groups-apart": {"chains": 13, "kept": 3, "count_every": 1},  # counted by a separate kernel
     "small-groups": {"chains": 7, "kept": 5, "count_every": 1},
     "observed": {"chains": 7, "kept": 3, "observe": OBSERVE, "deep": 1},
     "observed-moments": {"chains": 7, "kept": 3, "observe": OBSERVE, "most_series": 0},
@@ -64,7 +64,7 @@ def kept(settings):
 
 
 def write_case(folder, name, file=None, **changes):
-    """Everything that the simulator needs to know."""
+    """Write everything that the simulator needs."""
     file = file or name
     (sampler, graph, scan), settings = CASES[name], settings_of(name)
     arrays: list[np.ndarray] = []
@@ -74,7 +74,7 @@ def write_case(folder, name, file=None, **changes):
         "offset": graph.offset,
         "sampler": describe_sampler(sampler),
         "buffer": settings["buffer"],
-        "segment": 7,  # which divides neither a path nor a record
+        "segment": 7,  # divides neither a path nor a record
         "die_after": None,
         "resume": None,
         "own": settings.get("observe") is not None,
@@ -120,7 +120,7 @@ def simulated(tmp_path_factory):
 
 
 def on_the_cpu(name, **changes):
-    """The same chains on the CPU, every update recorded."""
+    """Make the same chains on the CPU, with every update recorded."""
     (sampler, graph, scan), settings = CASES[name], settings_of(name)
     return sample(
         graph,
@@ -137,7 +137,7 @@ def on_the_cpu(name, **changes):
 
 
 def expected_rows(name):
-    """The observables of the CPU's chains, averaged over rows of chains: [row, record, number]."""
+    """Average the observables of the CPU's chains over rows of chains: [row, record, number]."""
     settings, graph = settings_of(name), CASES[name][1]
     draws = on_the_cpu(name).draws[:, THIN - 1 :: THIN]
     flat = draws.reshape(-1, draws.shape[2])
@@ -170,13 +170,13 @@ def test_running_moments_are_those_of_the_same_series(simulated):
     np.testing.assert_allclose(observed.moments[:, 1] / expected.shape[1], expected.var(axis=1))
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"shuffled"}))  # one order for all
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"shuffled"}))  # with one order for all
 def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
-    """Paths are 10 steps long here: chains must not depend on how launches fall."""
+    """Paths have 10 steps here: chains must not depend on the split into launches."""
     graph, settings, found = CASES[name][1], settings_of(name), simulated[name]
     chains, rows = settings["chains"], settings["kept"]
     expected = on_the_cpu(name)
-    heads = [k * chains // rows for k in range(rows)]  # of the rows: the chains that are kept
+    heads = [k * chains // rows for k in range(rows)]  # first chain of each row, which is recorded
     variables = slice(None) if settings["variables"] is None else settings["variables"]
     recorded = expected.draws[heads, THIN - 1 :: THIN]
     np.testing.assert_array_equal(found.draws, recorded[:, :, variables])
@@ -195,12 +195,12 @@ def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
     if settings["energy"]:
         energy = expected.energy[heads, THIN - 1 :: THIN]
         np.testing.assert_allclose(found.energy, energy, rtol=1e-12, atol=1e-12)
-    assert found.info.changed > 0  # something moved: the comparison is not of still chains
+    assert found.info.changed > 0  # something changed: constant chains would prove nothing
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if settings_of(name)["variables"] is None])
 def test_the_energies_are_those_of_the_draws(name, simulated):
-    """The graph's constant included, which kernels leave out."""
+    """Energies include the graph's constant, which kernels omit."""
     graph, found = CASES[name][1], simulated[name]
     want = graph.energy(found.draws.reshape(-1, len(graph))).reshape(found.energy.shape)
     np.testing.assert_allclose(found.energy, want, rtol=1e-12, atol=1e-12)
@@ -229,7 +229,7 @@ def test_all_outputs_of_a_gpu_run_agree(name, simulated, tmp_path):
 
 
 def test_the_summary_compares_the_rows_of_a_gpu_run(simulated):
-    """R-hat of the worst value by hand: rows of several chains vary less than chains do."""
+    """R-hat is computed by hand; rows of several chains vary less than chains do."""
     run = simulated["groups"]
     first = run.early_counts / run.early_visits[:, None]
     last = (run.counts - run.early_counts) / (run.visits - run.early_visits)[:, None]
@@ -271,7 +271,7 @@ RESUMED += [("own-scan", 4), ("observed", 3), ("observed-moments", 4)]
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory):
-    """Runs killed after some segments and resumed, and the same runs undisturbed."""
+    """Return runs that were killed after some segments and resumed, and undisturbed runs."""
     folder = tmp_path_factory.mktemp("resumed")
     for part in ("1-killed", "2-resumed", "3-whole"):  # in the order in which they run
         (folder / part).mkdir()
@@ -297,6 +297,6 @@ def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
         np.testing.assert_array_equal(ours, theirs)
     assert a.info.factor_evaluations == b.info.factor_evaluations
     assert a.info.changed == b.info.changed
-    looked_at = mg.load(resumed / f"{name}-{after}.zarr")  # which needs no GPU
+    looked_at = mg.load(resumed / f"{name}-{after}.zarr")  # needs no GPU
     for array in ("counts", "visits", "kept_draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(looked_at, array))

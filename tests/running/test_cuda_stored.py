@@ -1,4 +1,4 @@
-"""Compiled GPU kernels on disk: what identifies them, and what damage costs. No GPU is needed."""
+"""Compiled GPU kernels on disk: their identity, and the effect of damage. No GPU is needed."""
 
 import errno
 import subprocess
@@ -23,7 +23,7 @@ WORDS = types.Array(types.uint32, 1, "C")
 
 
 class Kernel:
-    """Stands in for a compiled kernel."""
+    """A stub of a compiled kernel."""
 
     def __init__(self, states):
         self.states = states
@@ -38,7 +38,7 @@ class Kernel:
 
 
 def context(architecture):
-    """A target that only says for which card it compiles."""
+    """Return a stub target that only states its architecture."""
     magic = SimpleNamespace(magic_tuple=lambda: ((13, 0), architecture))
     return SimpleNamespace(codegen=lambda: magic)
 
@@ -71,7 +71,7 @@ def test_kernels_of_other_sources_or_versions_are_compiled_anew(folder, monkeypa
     kernels().save_overload((WORDS,), Kernel({}))
     monkeypatch.setattr(stored, what, (lambda: ("0.1",)) if what == "_versions" else (("a", 1, 2),))
     assert kernels().load_overload((WORDS,), CONTEXT) is None
-    kernels().save_overload((WORDS,), Kernel({"new": 1}))  # which replaces the file
+    kernels().save_overload((WORDS,), Kernel({"new": 1}))  # replaces the file
     assert kernels().load_overload((WORDS,), CONTEXT).states == {"new": 1}
     assert len(list(folder.rglob("*.cuda"))) == 1
 
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_made_is_done_without(monkeypatch):
 
 
 def makers():
-    """Kernels that are made with captured values and functions."""
+    """Return kernels that are made with captured values and functions."""
     return {
         "advance": cuda_kernels.advance(2),
         "advance, more rows": cuda_kernels.advance(3),
@@ -149,13 +149,13 @@ def test_identities_are_the_same_in_every_process():
 
 
 class Own(NamedTuple):
-    """Data of a sampler of a user's own."""
+    """Data of a user's own sampler."""
 
     weight: object
 
 
 def own():
-    """A function of a user's own."""
+    """Function of a user."""
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_data_of_this_package_has_an_identity():
 
 
 def test_a_real_kernel_survives_the_disk(folder, monkeypatch):
-    """Compiled for a card that is not there, by numba-cuda's own classes."""
+    """The kernel is compiled for a simulated card, by numba-cuda's own classes."""
     from numba.cuda import dispatcher
     from numba.cuda.cudadrv import devices
 

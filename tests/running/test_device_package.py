@@ -1,4 +1,4 @@
-"""One package knows numba-cuda; kernels that call no shared function compile with its successor."""
+"""Only one package uses numba-cuda; some kernels also compile with its successor."""
 
 import ast
 import types
@@ -14,7 +14,7 @@ FOREIGN = ("numba.cuda", "numba_cuda", "numba_cuda_mlir", "cuda")
 
 
 def imported(text):
-    """Full names of all imports of a module, in any function."""
+    """Return the full names of all imports of a module, in any function."""
     names = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -47,14 +47,14 @@ def test_an_import_elsewhere_would_be_noticed(line):
 
 
 def test_every_kernel_is_compiled_by_a_test():
-    """By its name in `test_cuda`, which compiles kernels to PTX."""
+    """Every kernel's name appears in `test_cuda`, which compiles kernels to PTX."""
     text = (ROOT / "tests" / "running" / "test_cuda.py").read_text()
     names = {name for name in kernel_names() if not name.startswith("_")}
     assert {name for name in names if f".{name}" not in text} == set()
 
 
 def kernels():
-    """Kernels that call no function compiled by Numba, and the types of their arguments."""
+    """Return kernels that call no function compiled by Numba, and their argument types."""
     from numba_cuda_mlir import types as of
 
     from minigibbs.running.backends import cuda_bits, cuda_counts, cuda_points, cuda_sums
@@ -94,12 +94,12 @@ def kernels():
 
 @pytest.fixture
 def successor(monkeypatch):
-    """A function that compiles a kernel to PTX with numba-cuda-mlir."""
+    """Return a function that compiles a kernel to PTX with numba-cuda-mlir."""
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
     from numba_cuda_mlir import cuda, tools
 
-    # It asks for the device even where an architecture is given.
+    # It queries the device even if an architecture is given.
     monkeypatch.setattr(tools, "_cached_cc", (9, 0))
 
     def compiled(function, arguments):
@@ -117,7 +117,7 @@ def test_kernels_without_shared_functions_compile_with_the_successor(successor):
 
 
 def test_functions_that_numba_compiles_are_still_refused_by_the_successor(successor):
-    """When this fails, the move to the successor has become cheap; see ADR 18."""
+    """If this fails, the move to the successor has become cheap; see ADR 18."""
     from numba_cuda_mlir import types as of
 
     from minigibbs.running.backends.cuda_bits import first_bits

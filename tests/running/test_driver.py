@@ -1,4 +1,4 @@
-"""The one driver, and the results that tasks keep when a signal or the deadline ends them."""
+"""The driver, and the results of tasks that a signal or the deadline ends."""
 
 import signal
 
@@ -17,7 +17,7 @@ QUIET = {"progress": False}
 
 
 class Counting:
-    """A task of some segments, which does something in one of them."""
+    """A task of some segments, which acts in one of them."""
 
     def __init__(self, segments, at=None, action=None):
         self.left, self.at, self.action = segments, at, action
@@ -211,6 +211,6 @@ def test_a_signal_in_the_preparations_of_a_later_model_keeps_the_earlier_ones(mo
 
 
 def test_the_tasks_of_the_library_leave_the_clock_to_the_driver():
-    """Each class that has segments is advanced by `drive`, and by nothing else."""
+    """Each class with segments is advanced by `drive` alone."""
     for task in (loop.Loop, ascent.Ascent, climb.Climb, searching._Searching):
         assert all(hasattr(task, name) for name in ("segment", "keep", "rest"))

@@ -1,4 +1,4 @@
-"""Chains on threads, processes and clusters: the same draws, even if workers are lost."""
+"""Chains on threads, processes and clusters have the same draws, even if workers are lost."""
 
 import errno
 import json
@@ -28,7 +28,7 @@ from tests.settings import SETTINGS
 from tests.zoo import IMPLICIT, ZOO
 
 distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.filterwarnings("default")  # Dask's own are not ours to judge
+pytestmark = pytest.mark.filterwarnings("default")  # Dask's warnings are not tested here
 
 EVERYTHING = ("marginals", "draws", "energy")
 OPTIONS = {"updates": 3000, "thin": 10, "seed": 7, "record": EVERYTHING, "progress": False}
@@ -36,7 +36,7 @@ LONG = {**OPTIONS, "updates": 1_500_000, "thin": 5000, "warmup": 10_000, "scan":
 
 
 class Elsewhere(Executor):
-    """A minimal executor: workers with separate memory, whose tasks are sent as bytes."""
+    """Minimal executor: workers with separate memory, to which tasks are sent as bytes."""
 
     def __init__(self, workers=2):
         self.memories = [{} for _ in range(workers)]
@@ -89,12 +89,13 @@ def test_a_graph_that_is_all_clamped_needs_nobody():
 
 
 def test_the_model_travels_once_to_each_worker():
-    graph = mg.models.potts_rbf(side=12, states=3)  # 10,296 pairs, 165 kB and more
+    graph = mg.models.potts_rbf(side=12, states=3)  # 10,296 pairs, at least 165 kB
     there = Elsewhere(workers=3)
     run = sample(graph, updates=4000, thin=100, seed=1, chains=6, progress=False, executor=there)
     large = [size for size in there.sent if size > 100_000]
-    # Once to each of 3 workers, and some of them again: no executor lets us say who gets a task, so
-    # a parcel may reach one that has it. In 60 trials 3 to 8 times, falling off by half each.
+    # The model is sent once to each of 3 workers, and again to some of them: no executor lets us
+    # choose a task's worker, so a parcel may reach one that has it. In 60 trials 3 to 8 were sent,
+    # with frequencies that fall by half each.
     assert 3 <= len(large) <= 24
     assert len(there.sent) - len(large) >= 20
     # A chain is 144 bytes of state and some arrays of a few numbers each.
@@ -133,7 +134,7 @@ def test_processes_of_ones_own(tmp_path):
 
 @pytest.fixture
 def at_return(monkeypatch):
-    """Do something after a number of segments have come back; segments are short."""
+    """Return a hook that acts after a number of returned segments; segments are short."""
 
     def hook(number, action):
         original, count = executors.absorb, [0]
@@ -189,7 +190,7 @@ if __name__ == "__main__":
 
 
 def alive(pid):
-    """Whether a process runs, zombies left out."""
+    """Return whether a process runs; zombies do not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -198,13 +199,13 @@ def alive(pid):
 
 @pytest.fixture
 def short_folder():
-    """A folder whose name is short enough for a socket in it, unlike pytest's folders."""
+    """Return a folder with a name that is short enough for a socket, unlike pytest's."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 def test_a_long_name_of_the_temporary_folder_does_no_harm(tmp_path, monkeypatch):
-    """A socket's address holds about a hundred bytes: the fork server has no space then."""
+    """A socket's address has about a hundred bytes, too few for the fork server here."""
     folder = tmp_path / ("long" * 25)
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -240,15 +241,15 @@ def test_a_killed_run_leaves_no_processes_and_the_next_one_sweeps_its_folder(
         assert not list(scratch.glob("pymp-*"))
         code = "from minigibbs.running.executors.scratch import Scratch; Scratch().close()"
         subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-        assert living.exists()  # another process's sweep leaves it alone
+        assert living.exists()  # another process does not remove it
         with Scratch() as other:
-            assert living.exists()  # and so does another run of this process
+            assert living.exists()  # neither does another run of this process
             assert other != living
     assert not list(scratch.glob("minigibbs-*"))
 
 
 def test_only_folders_of_our_own_are_swept(tmp_path, monkeypatch):
-    """In a folder that all may write to, others can put names of ours."""
+    """In a folder that everyone can write to, others can create names like ours."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     treasure = tmp_path / "treasure"
     treasure.mkdir()
@@ -274,7 +275,7 @@ def test_only_folders_of_our_own_are_swept(tmp_path, monkeypatch):
     "noted", ["treasure", "../treasure", "pymp-1/../treasure", "pymp-link", "\0"]
 )
 def test_what_is_noted_as_the_fork_servers_is_not_believed(tmp_path, monkeypatch, noted):
-    """Only a folder next to ours, with the name that Python gives, is removed with it."""
+    """Only a folder next to ours, with a name of Python's pattern, is removed with it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     treasure, left = tmp_path / "treasure", tmp_path / "minigibbs-1-left"
     for folder in (treasure, left, tmp_path / "pymp-1"):
@@ -301,7 +302,7 @@ def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
 
 
 class Failing(Elsewhere):
-    """Loses some of its tasks, or from some time on all."""
+    """Loses some of its tasks, or all after some time."""
 
     def __init__(self, lost, error):
         super().__init__()
@@ -315,7 +316,7 @@ class Failing(Elsewhere):
 
 
 def test_lost_segments_are_run_again():
-    lost = (2, 5, 9, 14)  # fewer than one segment may be lost: no unlucky one can stop the run
+    lost = (2, 5, 9, 14)  # fewer than the allowed losses of one segment
     there = Failing(lambda count: count in lost, MemoryError("out of memory"))
     run = sample(ZOO["mixed"], **OPTIONS, executor=there)
     assert there.count > 20
@@ -334,7 +335,7 @@ def test_a_segment_that_is_always_lost_stops_the_run_and_it_can_be_resumed(tmp_p
 
 
 def limit_memory():
-    """At most 60 MB more than now, once everything is loaded."""
+    """Limit memory to 60 MB more than now, after all imports."""
     import minigibbs.running.executors.worker  # noqa: F401
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -405,7 +406,7 @@ def test_killed_dask_workers_cost_segments(cluster, at_return, how_many):
 
 @pytest.fixture
 def far_cluster(tmp_path):
-    """A scheduler and a worker as a user starts them; returns the address and the scheduler."""
+    """Start a scheduler and a worker like a user; return the address and the scheduler."""
     program = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     file = tmp_path / "scheduler.json"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -506,7 +507,7 @@ def test_segments_follow_the_clock_of_their_worker():
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
-    """Workers import the script, and would start workers of their own."""
+    """Workers import the script, and would start workers themselves."""
     script = tmp_path / "script.py"
     script.write_text(
         "import minigibbs as mg\n"

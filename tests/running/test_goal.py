@@ -37,8 +37,8 @@ def test_it_runs_until_the_goal_is_met():
     assert not run.interrupted
     assert diagnostics.ess(run.energy) >= 800
     assert diagnostics.rhat(run.energy) <= 1.01
-    # With an effective size of 800 a marginal's standard error is at most 0.5 / sqrt(800) = 0.018;
-    # 0.1 is more than five of those: a false alarm over 12 values is far below 1e-4.
+    # With an effective size of 800 a marginal's standard error is at most 0.5 / sqrt(800) = 0.018.
+    # 0.1 is more than five of those: a false alarm over 12 values is far less frequent than 1e-4.
     assert np.abs(run.marginals - naive.marginals(graph)).max() < 0.1
     assert run.info.thin == 4
 
@@ -53,7 +53,7 @@ def test_more_is_sampled_for_more():
 
 
 def stuck():
-    """Two states far apart, each 100 energy units above the way between them."""
+    """Return a graph with two modes, separated by a barrier of 100 units of energy."""
     return mg.FactorGraph([2, 2], [mg.Ising([0], [1], 50.0)])
 
 
@@ -77,7 +77,7 @@ def test_chains_that_are_stuck_apart_are_never_taken_for_converged():
 
 
 def test_split_rhat_is_that_of_every_update_taken_as_a_draw():
-    """Against the textbook formula, Gelman et al., written out over indicators."""
+    """R-hat equals the textbook formula (Gelman et al.) over indicators."""
     run = sample(ZOO["potts"], updates=400, thin=1, record=("marginals", "draws"), **OPTIONS)
     want = 0.0
     for variable in range(4):
@@ -141,7 +141,7 @@ def interrupt():
 
 @pytest.mark.parametrize("number", range(20))
 def test_ctrl_c_at_any_moment_returns_what_is_there(number, monkeypatch):
-    """In segments, in checks, and between them: after a different time in each case."""
+    """Ctrl-C comes in segments, in checks, and between them, after different times."""
     original, begun = running.Group.run_segment, []
     delay = random.Random(number).random() * 0.2
 
@@ -193,7 +193,7 @@ def test_a_look_that_is_cut_short_is_made_again(look, ended, tmp_path, monkeypat
 
 
 def test_rounds_are_remembered_back_to_a_quarter():
-    """So that a quarter can be dropped: rounds grow by the square root of 2."""
+    """Then a quarter can be dropped: rounds grow by the square root of 2."""
     goal, lengths = Goal(rhat=1.5, ess=None), [100, 140, 200, 280, 400]
     for length in lengths:
         goal = goal.check(sample(ZOO["potts"], updates=length, **OPTIONS))
@@ -292,7 +292,7 @@ def test_goals_that_are_none(options, message):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """A terminal; returns the text written to it, without control codes."""
+    """Return the text written to a terminal, without control codes."""
     stream = io.StringIO()
     terminal = console.Console(file=stream, force_terminal=True, width=200)
     monkeypatch.setattr(console, "Console", lambda **_: terminal)
@@ -323,7 +323,7 @@ def test_the_bar_shows_how_far_the_goal_is(shown):
 
 
 def test_looking_is_rare(monkeypatch, shown):
-    """At most 1% of the time: a check that takes 20 ms is not repeated for 2 s."""
+    """Checks take at most 1% of the time: one that takes 20 ms is not repeated for 2 s."""
     monkeypatch.setattr(progress, "_SHARE", 0.01)
     calls = []
 
@@ -336,7 +336,7 @@ def test_looking_is_rare(monkeypatch, shown):
     monkeypatch.setattr(running.Group, "segment_seconds", 0.001)
     begun = time.perf_counter()
     sample(ZOO["potts"], updates=1_000_000, seed=1)
-    assert 1 <= len(calls) <= 2 + (time.perf_counter() - begun) / 2  # the first is for free
+    assert 1 <= len(calls) <= 2 + (time.perf_counter() - begun) / 2  # the first does not count
 
 
 def test_the_command_line(tmp_path, capsys, monkeypatch):

@@ -19,7 +19,7 @@ def test_warmup_and_thin_count_in_the_unit_of_the_length():
     assert (by_updates.info.updates, by_updates.info.warmup) == (2 * 200, 2 * 28)
     assert by_updates.info.thin == 5
     np.testing.assert_array_equal(by_updates.draws[:, 3::4], by_sweeps.draws)
-    default = mg.sample(graph, warmup=7, chains=1, **QUIET)  # sweeps, since 1,000 sweeps are
+    default = mg.sample(graph, warmup=7, chains=1, **QUIET)  # in sweeps, like the default length
     assert default.info.warmup == 28
     until = mg.sample_until(graph, ess=50, warmup=7, record=mg.Record(thin=2), chains=2, **QUIET)
     assert (until.info.warmup, until.info.thin) == (2 * 28, 8)
@@ -32,7 +32,7 @@ def test_record_by_name_by_names_and_in_full():
         assert run.draws.shape == (4, 10, 4)
         assert run.counts is None
         assert run.energy is None
-    run = mg.sample(graph, sweeps=10, record=mg.Record(thin=5), **QUIET)  # what by default
+    run = mg.sample(graph, sweeps=10, record=mg.Record(thin=5), **QUIET)  # the default quantities
     assert run.counts is not None
     assert run.energy.shape == (4, 2)
     nothing = mg.sample(graph, sweeps=10, record=(), **QUIET)
@@ -84,7 +84,7 @@ def test_the_last_states_are_saved(tmp_path):
     first.save(tmp_path / "run")
     loaded = mg.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.state, first.state)
-    object.__setattr__(loaded, "state", None)  # as in a file of 0.1
+    object.__setattr__(loaded, "state", None)  # like in a file of 0.1
     with pytest.raises(mg.SampleError, match=r"no last states.*0\.1"):
         mg.sample(ZOO["mixed"], start=loaded, **QUIET)
 

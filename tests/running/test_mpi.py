@@ -1,4 +1,4 @@
-"""One model on several ranks: the same bits as on one machine, and errors instead of hangs."""
+"""One model on several ranks has the bits of one machine, and errors instead of hangs."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ launched = pytest.mark.skipif(MPIEXEC is None, reason="needs mpiexec")
 
 @pytest.fixture
 def launch(tmp_path_factory):
-    """Run a case of `mpi_program` on some ranks; returns the results of each rank."""
+    """Return a function that runs a case of `mpi_program` on ranks, and returns their results."""
 
     def run(ranks, *arguments, fails=False):
         folder = tmp_path_factory.mktemp("found")
@@ -122,7 +122,7 @@ def test_cuts():
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7])
 def test_a_rank_is_sent_all_that_it_reads(ranks, periodic):
-    """Updates of a rank read no word that is stale there and not sent to it."""
+    """Updates of a rank read no stale word that is not sent to it."""
     offsets = [(2, 0, 1), (0, 1, 0)]
     stencil = mg.Stencil((9, 4, 70), offsets, 0.4, (periodic, True, False))
     graph = mg.FactorGraph([2] * stencil.variables, [stencil])

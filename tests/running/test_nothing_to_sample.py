@@ -1,4 +1,4 @@
-"""Graphs in which no variable can move: every entry point answers, and none crashes."""
+"""Graphs in which no variable can change: every entry point returns, and none crashes."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 
 
 def state_of(graph):
-    """The only state that the evidence and the domains leave."""
+    """Return the only state that evidence and domains allow."""
     return np.maximum(graph.evidence, 0)
 
 
@@ -43,7 +43,7 @@ def test_every_scan_keeps_the_only_state(graph, scan):
 
 @every_graph
 def test_tempering_with_two_ladders_keeps_the_only_state(graph):
-    """Houdayer moves once drew a variable among none, which ended the process."""
+    """Houdayer moves once drew a variable from an empty set, which ended the process."""
     for sampler in (mg.Tempering(houdayer=True), mg.Tempering(mg.Gibbs(), houdayer=True)):
         run = mg.sample(graph, sampler, sweeps=3, chains=2, record="draws", **QUIET)
         assert (run.draws == state_of(graph)).all()

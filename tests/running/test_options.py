@@ -1,4 +1,4 @@
-"""`sample`, `sample_until` and the command line take the same options, named in one place."""
+"""`sample`, `sample_until` and the command line have the same options, defined in one place."""
 
 import inspect
 from dataclasses import fields
@@ -10,7 +10,7 @@ from minigibbs.cli.commands.sample import sample as command
 from minigibbs.running.request import Options
 
 FIELDS = {field.name: field.default for field in fields(Options)}
-OWN_WORDS = {  # options that the command line says in other words, or cannot say
+OWN_WORDS = {  # options that the command line names differently, or does not have
     "progress": "quiet",  # --quiet turns it off
     "executor": "dask",  # --dask gives an address
     "start": None,  # a state or a run of this process
@@ -44,7 +44,7 @@ def test_the_two_signatures_have_them_in_one_order():
 
 
 def test_every_option_is_passed_on(monkeypatch):
-    """None is dropped between the signature and the run."""
+    """No option is lost between the signature and the run."""
     seen = []
 
     def note(options, *_, **__):

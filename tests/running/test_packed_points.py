@@ -1,4 +1,4 @@
-"""Points in few words: which values can be read back, and with what error."""
+"""Points packed into few words: which values can be decoded, and with what error."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_points_are_off_by_half_a_step(width):
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
 @pytest.mark.parametrize("spread", [0.5, 3.0, 60.0])
 def test_values_are_off_by_no_more_than_the_slack(kernel, spread):
-    """Of all pairs, by the packed words of both; far pairs, whose slack is too large, are none."""
+    """All pairs are compared by the packed words of both, except far pairs with too much slack."""
     data, packed = both(n=200, kernel=kernel, spread=spread)
     n, width = len(data.variable), 5
     for g in range(2):

@@ -18,7 +18,7 @@ original = console.Console
 
 @pytest.fixture
 def shares(monkeypatch):
-    """The shares that the bar showed, in order."""
+    """Return the shares that the bar showed, in order."""
     seen = []
     original = Bar._show
 
@@ -47,7 +47,7 @@ def test_a_resumed_run_begins_where_it_was(shares, tmp_path):
 
 
 def test_a_run_with_a_goal_never_goes_back(shares):
-    """Rounds make it longer; without a time limit the remaining time is unknown."""
+    """Rounds extend the run; without a time limit the remaining time is unknown."""
     mg.sample_until(ZOO["potts"], ess=3000, seed=1, progress=False)
     assert set(shares) == {None}
     shares.clear()
@@ -102,7 +102,7 @@ def test_what_comes_before_sampling_is_announced(call, monkeypatch):
     )
     run, stages = STAGES[call]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about parameters, from so little data
+        warnings.simplefilter("ignore")  # warnings about parameters, because there are few data
         run()
     for stage in stages:
         assert stage in stream.getvalue()

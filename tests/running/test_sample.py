@@ -1,4 +1,4 @@
-"""The run loop: reproducibility by seed, visits, records, and how it ends."""
+"""The run loop: reproducibility by seed, visits, records, and endings."""
 
 import subprocess
 import sys
@@ -111,7 +111,7 @@ def test_the_seed_fixes_the_draws_whatever_the_segments(scan, monkeypatch):
 
         monkeypatch.setattr(running.Group, "run_segment", cut)
         same_runs(whole, sample(graph, **options))
-        assert max(made) == min(length, 250)  # the counts of the first half are noted
+        assert max(made) == min(length, 250)  # the counts of the first half are stored
 
 
 def test_the_clock_decides_how_long_segments_are(monkeypatch):
@@ -151,7 +151,7 @@ def test_a_fresh_seed_is_kept_and_repeats_the_run():
 
 
 def forced(n):
-    """Every variable that is visited goes to 1: exp(-50) is below a stream's resolution."""
+    """Return a graph whose visited variables become 1: exp(-50) is below a stream's resolution."""
     return mg.FactorGraph([2] * n, [mg.Unary(range(n), [0.0, 50.0])])
 
 
@@ -183,7 +183,7 @@ def test_shared_scan_is_random_and_the_same_in_every_chain():
     run = sample(forced(9), start=[0] * 9, updates=5, thin=1, chains=3, scan="shared")
     np.testing.assert_array_equal(run.draws[1:], run.draws[:1].repeat(2, axis=0))
     visited = [np.flatnonzero(row).tolist() for row in run.draws[0]]
-    assert visited[0] != [0] or visited[1] != [0, 1]  # false alarm: 1 in 81 seeds, and this is one
+    assert visited[0] != [0] or visited[1] != [0, 1]  # false alarm: 1 in 81 seeds
 
 
 @entry
@@ -206,7 +206,7 @@ def visits(kind, order, count):
 
 
 def test_shuffled_scan_takes_a_new_uniform_order_each_sweep():
-    """Whatever the order before: where each variable went from its place is uniform too."""
+    """The new position of each variable is uniform given its old one, too."""
     sweeps = visits(SHUFFLED, [2, 5, 7, 8], 4 * 24_000).reshape(-1, 4)
     assert (np.sort(sweeps, axis=1) == [2, 5, 7, 8]).all()
     moved = (sweeps[1:, :, None] == sweeps[:-1, None, :]).argmax(axis=2)
@@ -245,7 +245,7 @@ COUNTED = {
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_counts_are_those_of_the_states_after_every_update(name, tmp_path):
-    """Also in a run that is cut, and after a warm-up that is not counted."""
+    """This also holds for a run that is split, and after a warm-up, which is not counted."""
     graph, options = COUNTED[name]
     sampler = options.get("sampler")
     free = int((graph.evidence < 0).sum())
@@ -326,7 +326,7 @@ def test_error_falls_as_the_chains_go_on():
 
 @pytest.mark.parametrize("model", ZOO)
 def test_counters_count_factor_evaluations(model):
-    """By sweeps in order: the sum of degrees, and each times its domain in the textbook form."""
+    """Sweeps in order evaluate the sum of degrees, times each domain in the textbook form."""
     graph = ZOO[model]
     degree = np.zeros(len(graph), dtype=int)
     for free, _, _ in naive.spans(graph):
@@ -361,7 +361,7 @@ def test_changes_are_counted():
 @pytest.mark.parametrize(
     ("options", "thin", "records"),
     [
-        ({"updates": 400}, 4, 100),  # a sweep
+        ({"updates": 400}, 4, 100),  # one sweep
         ({"sweeps": 50}, 4, 50),
         ({"updates": 40_000}, 40, 1000),  # at most 1,000 records
         ({"updates": 100, "thin": 30}, 30, 3),
@@ -423,7 +423,7 @@ def test_dispersed_chains_begin_at_constant_states_and_at_mirrored_ones():
 
 @pytest.mark.parametrize(("field", "kept"), [(0.3, True), (0.4, False)])
 def test_no_chain_begins_at_a_constant_state_without_weight(field, kept):
-    """All spins down are less probable by 2 * field * 50; all states are 2^50, or 0.69 * 50."""
+    """All spins down are less probable by 2 * field * 50; log of the 2^50 states is 0.69 * 50."""
     graph = mg.FactorGraph(
         [2] * 50, [*mg.models.curie_weiss(50, 1.5).factors, mg.Unary(range(50), [-field, field])]
     )
@@ -442,7 +442,7 @@ def test_start_states():
     several = np.array([one, [1, 0, 0, 1, 1, 1]])
     run = sample(graph, updates=1, thin=1, chains=2, start=several)
     assert ((run.draws[:, 0] != several).sum(axis=1) <= 1).all()
-    assert several.tolist() == [one, [1, 0, 0, 1, 1, 1]]  # untouched
+    assert several.tolist() == [one, [1, 0, 0, 1, 1, 1]]  # unchanged
 
 
 def test_random_starts_agree_with_the_evidence_and_are_uniform():

@@ -1,4 +1,4 @@
-"""Draws of chosen variables equal those of a run that keeps all, in every output."""
+"""Draws of chosen variables equal those of a run that records all, in every output."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ OPTIONS = {"updates": 600, "thin": 7, "seed": 7, "record": EVERYTHING, "progress
 
 
 def both(graph=ZOO["mixed"], chosen=CHOSEN, **options):
-    """A run that keeps all draws, and one that keeps some."""
+    """Make a run that records all draws, and one that records some."""
     options = {**OPTIONS, **options}
     return sample(graph, **options), sample(graph, record_variables=chosen, **options)
 
@@ -42,7 +42,7 @@ def test_the_draws_are_those_of_a_run_that_keeps_all():
     whole, some = both()
     same_but_for_draws(whole, some)
     assert some.draws.shape == (4, 600 // 7, 3)
-    assert (some.draws != some.draws[:, :1]).any()  # guards the lines above: something moves
+    assert (some.draws != some.draws[:, :1]).any()  # guards the lines above: something changes
     assert whole.drawn.tolist() == list(range(6))
 
 
@@ -118,7 +118,7 @@ def test_choices_that_will_not_do_are_refused_before_any_sampling(case):
 
 def test_a_choice_compiles_nothing_anew():
     graph, kinds, data = ZOO["mixed"], set(), mg.PoissonGibbs().prepare(ZOO["mixed"])
-    frozen = np.array(CHOSEN, np.int32)  # as it comes out of some messages
+    frozen = np.array(CHOSEN, np.int32)  # like in some received messages
     frozen.flags.writeable = False
     for variables in (None, np.array(CHOSEN, np.int32), frozen):
         plan = replace(Options(record="draws").plan(graph, 60, 1), variables=variables)
@@ -137,7 +137,7 @@ def test_a_choice_without_draws_is_refused():
 def test_only_the_draws_that_are_kept_need_memory(monkeypatch):
     graph = mg.models.ising_lattice(side=100, beta=0.2)
     options = {"sweeps": 100, "chains": 2, "record": "draws", "progress": False}
-    monkeypatch.setattr(memory, "available", lambda: 1_500_000)  # of 2,000,000 for all
+    monkeypatch.setattr(memory, "available", lambda: 1_500_000)  # all draws need 2,000,000
     with pytest.raises(mg.TooLargeError, match=r"fewer chains.*variables"):
         sample(graph, **options)
     assert sample(graph, **options, record_variables=[7]).draws.shape == (2, 100, 1)
@@ -158,7 +158,7 @@ def test_saved_and_loaded(saved):
 
 
 def test_a_run_that_keeps_all_is_saved_as_ever(tmp_path):
-    """Files of earlier versions, without a list of variables, load as before."""
+    """Files of earlier versions, without a list of variables, are still loaded."""
     whole, shuffled = both(chosen=[1, 2, 3, 4, 5, 0])
     whole.save(tmp_path / "run.mgr")
     assert "drawn.npy" not in members(tmp_path / "run.mgr")
@@ -238,7 +238,7 @@ def test_arviz_names_the_variables_that_were_kept():
 
 
 def stuck_pair():
-    """Variables 0 and 1 never change; variable 2 is free of them."""
+    """Return a graph: variables 0 and 1 never change, and variable 2 is independent of them."""
     factors = [mg.Ising([0], [1], 30.0), mg.Unary([2], [0.0, 0.5])]
     return mg.FactorGraph([2] * 3, factors, names=["a", "b", "c"])
 
@@ -291,7 +291,7 @@ def test_a_report_of_all_draws_in_another_order():
 
 
 def test_a_report_of_marginals_and_some_draws():
-    """R-hat where there are draws; all variables where chains are apart."""
+    """R-hat is of variables with draws; all variables are listed if chains disagree."""
     whole, some = both(chosen=[3, 0])
     found = {one.variable: one for one in some.judged}
     assert set(found) == {0, 3}

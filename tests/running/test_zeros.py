@@ -1,4 +1,4 @@
-"""Runs on graphs with hard constraints: first states, refusals, messages, files."""
+"""Runs on graphs with hard constraints: initial states, refusals, messages, files."""
 
 import json
 
@@ -14,7 +14,7 @@ QUIET = {"progress": False, "threads": 1}
 
 
 def tied(n=12):
-    """Variables in a ring that are all the same: two states that no single move connects."""
+    """Return a ring of equal variables: two states that no single-site update connects."""
     ring = [[k, (k + 1) % n] for k in range(n)]
     return mg.FactorGraph([2] * n, [mg.Table(ring, SAME)], names=[f"s{k}" for k in range(n)])
 
@@ -33,7 +33,7 @@ def test_many_chains_begin_at_possible_states():
     graph = HARD["colors"]
     states = start_states(graph, "random", 5000, 1)
     assert (graph.log_potential(states) > ZERO).all()
-    assert len(np.unique(states, axis=0)) == 4 * 3**3  # all that there are
+    assert len(np.unique(states, axis=0)) == 4 * 3**3  # all possible states
 
 
 def test_a_graph_without_a_possible_state_is_refused():
@@ -59,13 +59,13 @@ def test_a_first_state_of_probability_zero_is_refused_by_name():
 
 @pytest.mark.parametrize("model", HARD)
 def test_marginals_of_a_graph_with_zeros_are_right(model):
-    """Within five standard deviations, by the spectral gap; each fails once in 1.7 million."""
+    """Errors are within five standard deviations by the gap; false alarm: 1 in 1.7 million."""
     graph = HARD[model]
     run = mg.sample(graph, sweeps=20_000, seed=5, **QUIET)
     exact = mg.exact_marginals(graph)
     gap = mg.theory.transition(graph, mg.Gibbs()).spectral_gap()
     spread = np.sqrt(exact * (1 - exact) * 2 / (gap * run.info.updates))
-    assert (np.abs(run.marginals - exact) <= 5 * spread + 1e-4).all()  # and where chains began
+    assert (np.abs(run.marginals - exact) <= 5 * spread + 1e-4).all()  # initial states count, too
     assert (run.marginals[exact == 0] == 0).all()
     assert run.model["reach"] == "connected"
     assert not any("zeros" in warning for warning in run.summary().warnings)

@@ -30,9 +30,9 @@ def test_covers_hold_every_variable_once_within_the_width(model, width):
 
 
 def induced_width(graph, block):
-    """The width that the exact elimination finds for a block, given the other variables.
+    """Return the width that exact elimination finds for a block, given the other variables.
 
-    A copy of the graph has no plan of other evidence to follow.
+    A copy of the graph has no plan from other evidence.
     """
     graph = mg.FactorGraph(graph.sizes, graph.factors).condition(
         {k: int(v) for k, v in enumerate(graph.evidence) if v >= 0}
@@ -42,7 +42,7 @@ def induced_width(graph, block):
 
 
 def test_trees_of_a_lattice_are_large():
-    """Two thirds of a square lattice can be in one tree; more than half must be."""
+    """At least two thirds of a square lattice can be in one tree; more than half must be."""
     first = mg.BlockGibbs().covers(mg.models.ising_lattice(40, 0.3))[0]
     assert len(first.lists()[0]) > 800
     assert len(first.end) <= 4
@@ -66,7 +66,7 @@ def test_a_graph_that_is_narrow_enough_is_drawn_anew_by_every_sweep(graph, width
     assert chi_square(numbers, law) > FALSE_ALARM
     energy = graph.log_potential(draws)
     lag = np.corrcoef(energy[1:], energy[:-1])[0, 1]
-    assert abs(lag) < 4 / np.sqrt(40_000)  # four standard errors: 6e-5
+    assert abs(lag) < 4 / np.sqrt(40_000)  # 4 standard errors: 6e-5
 
 
 def test_spins_have_a_layout_that_draws_the_same(monkeypatch):
@@ -81,7 +81,7 @@ def test_spins_have_a_layout_that_draws_the_same(monkeypatch):
             draws.append(run.draws)
         monkeypatch.undo()
         assert type(mg.BlockGibbs().prepare(graph)) is SpinData
-        assert (draws[0] == draws[1]).all()  # except for roundings that decide a draw: 1e-12
+        assert (draws[0] == draws[1]).all()  # except for rounding that decides a draw: 1e-12
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_odds_are_for_pairs_of_two_values_that_are_not_too_strong(graph, kind):
 
 @pytest.mark.parametrize("graph", [SPINS, TABLES, ZOO["potts"], ZOO["logical"]])
 def test_a_slightly_wrong_program_is_caught(graph):
-    """The negative control, on the kernel's input."""
+    """Negative control: a wrong kernel input must be detected."""
     law = naive.distribution(graph)
     starts = exact_starts(graph, 60_000, seed=1)
     data = mg.BlockGibbs().prepare(graph)
@@ -120,7 +120,7 @@ def test_a_slightly_wrong_program_is_caught(graph):
 
 
 def test_a_sweep_reads_the_factors_of_every_block():
-    """In a block a factor is read once, however many of its variables are inside."""
+    """A block evaluates each of its factors once, for any number of its variables in the block."""
     graph = ZOO["tables"]
     sampler = mg.BlockGibbs(width=3, blocks=[[0, 1], [2], [3]])
     _, tally = sweep_each(graph, sampler, [[0, 0, 0, 0]] * 10, 1, seed=1)
@@ -141,7 +141,7 @@ def test_given_blocks_go_first_and_the_rest_one_by_one():
 
 
 def test_variables_that_zeros_tie_are_in_one_block():
-    """Chains of equal neighbors in a lattice: each is a block, for all choices of the others."""
+    """Chains of equal neighbors in a lattice are blocks, for all random choices of the rest."""
     side, groups = 6, ({0, 1, 2}, {14, 20, 26})
     graph = mg.models.ising_lattice(side, 0.3)
     scope = [[0, 1], [1, 2], [14, 20], [20, 26]]
@@ -153,16 +153,16 @@ def test_variables_that_zeros_tie_are_in_one_block():
             for cover in covers
             for group in groups
         ]
-        assert all(whole) == together  # by chance not all are
+        assert all(whole) == together  # by chance, not all are
         assert all(sorted(c.variable.tolist()) == list(range(side**2)) for c in covers)
 
 
 def test_ties_let_a_chain_move_where_single_updates_cannot():
-    """Two equal variables, both of which have to change at once."""
+    """Two variables that hard constraints tie must change at the same time."""
     equal = mg.Table([[0, 1], [1, 2]], [[0.0, ZERO], [ZERO, 0.0]])
     graph = mg.FactorGraph([2] * 4, [equal, mg.Ising([2, 3, 3], [3, 0, 1], 0.4)])
     run = mg.sample(graph, mg.BlockGibbs(), sweeps=2_000, seed=1, progress=False)
-    # 8,000 sweeps with a correlation of a few: six standard errors
+    # 8,000 sweeps with a correlation time of a few sweeps: 6 standard errors
     assert np.abs(run.marginals[:, 1] - 0.5).max() < 0.07
 
 

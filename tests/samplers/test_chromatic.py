@@ -1,4 +1,4 @@
-"""Chromatic scans: exact, the same in every layout, and as the contract says in plain Python."""
+"""Chromatic scans: exact, equal in every layout, and equal to a plain Python implementation."""
 
 import itertools
 
@@ -10,6 +10,7 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.kernels.philox import key_of
 from minigibbs.samplers.chromatic import tile
 from minigibbs.samplers.chromatic.general_tiles import GeneralColors
+from minigibbs.samplers.chromatic.places import lay_entries, order_places
 from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.small_tails import SmallTailColors
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
@@ -79,7 +80,7 @@ def swept(graph, sampler, starts, seed=7, sweeps=1):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_sweep_keeps_the_law(name):
-    """Exact starts, a sweep, a chi-square test: 1 in 10,000 fails on right code."""
+    """A sweep from exact starts preserves the distribution: chi-square test, false alarm 1e-4."""
     graph, _ = GRAPHS[name]
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(graph, mg.Gibbs(), starts)
@@ -100,7 +101,7 @@ TAILS = {
 
 
 def pairs(sizes, m, scale):
-    """Potts pairs of both signs."""
+    """Return Potts pairs of both signs."""
     rng, n = np.random.default_rng(3), len(sizes)
     i = rng.integers(0, n, m)
     weight = rng.normal(size=m) * scale
@@ -109,7 +110,7 @@ def pairs(sizes, m, scale):
 
 @pytest.mark.parametrize("name", TAILS)
 def test_a_sweep_with_a_tail_keeps_the_law(name):
-    """The same with draws: many of them, since few factors are heavy."""
+    """The same with minibatched factors: many draws, since few factors are heavy."""
     made, kind = TAILS[name]
     graph = made(0.5)
     assert isinstance(color_data(TAILED, graph), kind)
@@ -132,7 +133,7 @@ DENSE = {"spins": mg.models.ising_rbf(12), "potts": mg.models.potts_rbf(12)}
 
 @pytest.mark.parametrize("name", DENSE)
 def test_draws_are_as_many_as_the_split_says(name):
-    """A Poisson count: five standard deviations are passed once in 1.7 million times."""
+    """A Poisson count; five standard deviations are exceeded once in 1.7 million seeds."""
     graph, sampler = DENSE[name], mg.PoissonGibbs(heavy=6)
     split = sampler.split(graph, tile.LANES)
     run = sample(graph, sampler, sweeps=200, chains=20, seed=1, scan="chromatic", progress=False)
@@ -149,7 +150,7 @@ def test_a_slightly_wrong_weight_is_caught():
 
 
 def sweep_matrix(graph):
-    """The matrix of a chromatic sweep: single-site updates, color by color."""
+    """Return the matrix of a chromatic sweep: single-site updates, color by color."""
     everything = Enumeration(graph)
     energy, count = everything.log_potential, len(everything.log_potential)
     states = np.array(list(itertools.product(*(range(s) for s in graph.sizes))))
@@ -183,20 +184,20 @@ def test_transitions_are_products_of_single_site_ones(name):
 
 
 def plain_spin(energies, bits):
-    """The contract for spins: the less likely value, where the bits are below its share."""
+    """Choose a spin: the less likely value, if the bits are below its share."""
     d = (energies[1] - energies[0]) / np.log(2)
     against = (bits >> 1) / 2**31 < 1 / (1 + 2.0 ** abs(d))
     return int((d > 0) != against)
 
 
 def plain_small(energies, bits):
-    """The contract for small domains: the first value whose sum is larger."""
+    """Choose a value of a small domain: the first whose cumulative sum is larger."""
     weights = np.exp(energies - energies.max())
     return int((np.cumsum(weights)[:-1] <= (bits >> 1) / 2**31 * weights.sum()).sum())
 
 
 def plain_sweep(graph, x, chain, sweep, key, choose, order):
-    """A chromatic sweep of one chain in Python, with energies of whole states."""
+    """Make a chromatic sweep of one chain in Python, with energies of whole states."""
     x = x.copy()
     for v in order:
         states = np.repeat(x[None], graph.sizes[v], axis=0)
@@ -224,7 +225,7 @@ CASES = {
 @pytest.mark.parametrize("chains", [1, 20])
 @pytest.mark.parametrize("name", CASES)
 def test_as_the_contract_says(name, chains):
-    """Every value of every sweep, in Python from the definition: alone and vectorized."""
+    """Every value of every sweep equals a Python implementation: single and vectorized chains."""
     graph, choose = CASES[name]
     color = graph.colors.color
     order = [v for v in np.argsort(color, kind="stable") if color[v] >= 0]
@@ -255,13 +256,13 @@ def large(name):
 
 
 def sampler_for(name):
-    """Few exactly evaluated pairs where there is a tail, so that it is drawn from."""
+    """Return a sampler with few heavy pairs if there is a tail, so that it draws from the tail."""
     return mg.PoissonGibbs(heavy=4) if "tail" in name else mg.PoissonGibbs()
 
 
 @pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail", "small tail"])
 def test_every_layout_draws_the_same(name, monkeypatch):
-    """One chain, 20 or 70 vectorized, several threads: bit for bit, marginals and energies too."""
+    """One chain, 20 or 70 vectorized chains, and several threads are bit-identical."""
     graph = large(name)
     options = {
         "sampler": sampler_for(name),
@@ -293,7 +294,7 @@ def test_records_agree_with_the_draws(name):
     run = sample(
         graph,
         sampler_for(name),
-        sweeps=300,  # more than a byte counts
+        sweeps=300,  # more than a byte can count
         chains=chains,
         seed=2,
         scan="chromatic",
@@ -311,9 +312,9 @@ def test_records_agree_with_the_draws(name):
 
 
 def test_rare_values_come_as_often_as_they_should():
-    """Of 1.28e8 draws of probability 1e-6, alone or vectorized: a Poisson count of 128.
+    """A Poisson count of 128 from 1.28e8 draws of probability 1e-6, single or vectorized.
 
-    The bounds are passed with probability 1e-7.
+    The bounds are exceeded with probability 1e-7.
     """
     field = np.log(1e6 - 1)
     for sign in (1, -1):
@@ -338,7 +339,7 @@ def test_single_precision_is_for_weak_factors():
 
 
 def test_large_couplings_that_cancel_leave_their_difference():
-    """Two couplings of 1e7 that cancel, and a field of 0.5: single precision would lose it."""
+    """Couplings of +-1e7 cancel, and a field of 0.5 remains: single precision would lose it."""
     graph = mg.FactorGraph(
         [2, 2, 2], [mg.Ising([0, 0], [1, 2], [1e7, -1e7]), mg.Unary([0], [0.0, 0.5])]
     )
@@ -427,7 +428,7 @@ def test_evaluations_are_counted():
 @pytest.mark.parametrize("chains", [1, 20])
 @pytest.mark.parametrize("name", ["spins", "tables"])
 def test_counts_go_beyond_32_bits(name, chains):
-    """Counters that begin near 2^32 lose nothing, however many sweeps follow."""
+    """Counters that start near 2^32 lose nothing in any number of further sweeps."""
     graph, sampler = large(name), sampler_for(name)
     data, starts = color_data(sampler, graph), np.zeros((chains, len(graph)), graph.state_type)
     begun, swept = tile.MANY - 300, 1000
@@ -440,7 +441,7 @@ def test_counts_go_beyond_32_bits(name, chains):
         counted.append(one.counts(near + swept))
     more = counted[1] - counted[0]
     free = np.repeat(graph.evidence < 0, graph.sizes)
-    if name == "spins":  # only value 1 is counted; value 0 has the rest
+    if name == "spins":  # only value 1 is counted; value 0 is the difference
         assert (more[:, free].reshape(chains, -1, 2) == [0, begun]).all()
     else:
         assert (more[:, free] == begun).all()
@@ -449,7 +450,7 @@ def test_counts_go_beyond_32_bits(name, chains):
 
 @pytest.mark.parametrize("values", [2, 3])
 def test_energies_are_right_for_every_sampler_of_one_graph(values):
-    """Samplers that evaluate other factors exactly put variables in another order."""
+    """Samplers that evaluate different factors exactly order the variables differently."""
     rng = np.random.default_rng(4)
     i, j = np.triu_indices(24, 1)
     keep = rng.random(len(i)) < 0.4
@@ -464,7 +465,7 @@ def test_energies_are_right_for_every_sampler_of_one_graph(values):
 @pytest.mark.parametrize("chains", [1, 20])
 @pytest.mark.parametrize("pairs", [False, True])
 def test_large_constants_do_not_hide_smaller_factors(chains, pairs):
-    """Single precision would round 3e9 + 1 to 3e9; a constant changes no conditional."""
+    """Single precision would round 3e9 + 1 to 3e9; constants cancel in conditionals."""
     fields = np.array([[0.0, 0.8, -0.6], [0.3, 0.0, 0.0]])
     factors = [mg.Unary([0, 1], fields), mg.Unary([0, 1], np.full((2, 3), -3e9))]
     if pairs:
@@ -473,5 +474,30 @@ def test_large_constants_do_not_hide_smaller_factors(chains, pairs):
     run = sample(
         graph, mg.Gibbs(), scan="chromatic", sweeps=40_000 // chains, chains=chains, seed=1
     )
-    # 40,000 sweeps, nearly independent: standard error 0.0025, 6 of them
+    # 40,000 nearly independent sweeps: standard error 0.0025, bound 6 of them
     assert np.abs(run.marginals - mg.exact_marginals(graph)).max() < 0.015
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_entries_are_where_the_blocks_say(seed):
+    """Entry k of the variable in lane l is at entry + k * count + l, for any degrees and sizes."""
+    rng = np.random.default_rng(seed)
+    n = 300
+    graph = mg.FactorGraph(
+        rng.integers(2, 4, n), [mg.Potts(range(0, n - 1, 2), range(1, n, 2), 0.5)]
+    ).condition({5: 1})
+    degree = rng.choice([0, 1, 2, 2, 2, 70], n)
+    begin = np.cumsum(degree) - degree
+    values = rng.permutation(int(degree.sum()))
+    places = order_places(graph, degree)
+    laid, same = lay_entries(places, begin, (values, values), (np.int64, np.float32))
+    seen = 0
+    for block in places.blocks:
+        for lane in range(block["count"]):
+            own = places.variable[block["first"] + lane]
+            for k in range(block["degree"]):
+                seen += 1
+                assert laid[block["entry"] + k * block["count"] + lane] == values[begin[own] + k]
+    assert seen == len(laid) == len(same) == degree.sum() - degree[5]
+    assert same.dtype == np.float32
+    assert (same == laid).all()

@@ -1,4 +1,4 @@
-"""Points in a fixed order by counter-based numbers: exact, and the same however a run is cut."""
+"""Points in a fixed order with counter-based numbers: exact, and independent of layouts."""
 
 import itertools
 
@@ -35,7 +35,7 @@ FAST = mg.PoissonGibbs(theta=0.5)
 def points(
     sizes, kernel="gaussian", weights=(1.5, -0.6), kind="potts", norms="sums", seed=0, clamped=None
 ):
-    """Two groups of points over the same variables, and fields."""
+    """Return two groups of points over the same variables, and fields."""
     rng, n = np.random.default_rng(seed), len(sizes)
     places = rng.uniform(0, 2, (n, 5))
     groups = [mg.Unary([i], rng.normal(0, 0.5, (1, size))) for i, size in enumerate(sizes)]
@@ -67,7 +67,7 @@ def swept(graph, sampler, starts, seed=7, sweeps=1):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_sweep_keeps_the_law(name):
-    """Exact starts, a sweep, a chi-square test: 1 in 10,000 fails on right code."""
+    """A sweep from exact starts preserves the distribution: chi-square test, false alarm 1e-4."""
     graph = GRAPHS[name]
     assert isinstance(color_data(FAST, graph), PointColors)
     starts = exact_starts(graph, 40_000, seed=11)
@@ -78,7 +78,7 @@ def test_a_sweep_keeps_the_law(name):
 
 @pytest.mark.parametrize("wrong", [(2.1, -0.6), (1.5, -0.8)])
 def test_a_slightly_wrong_weight_is_caught(wrong):
-    """In either group."""
+    """A wrong weight in either group is detected."""
     graph = GRAPHS["gaussian"]
     ends = swept(points([3] * 5, weights=wrong), FAST, exact_starts(graph, 40_000, 11), sweeps=4)
     assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < FALSE_ALARM
@@ -88,7 +88,7 @@ def test_a_slightly_wrong_weight_is_caught(wrong):
 def test_pairs_are_kept_by_their_weights(name):
     """An update keeps theta w draws of a pair of weight w on average, and w more at its maximum.
 
-    A chi-square test of each group and variable: 1 in 10,000 fails on right code.
+    Chi-square test of each group and variable: false alarm 1e-4.
     """
     graph = GRAPHS[name]
     data, split = color_data(FAST, graph), FAST.split(graph)
@@ -102,7 +102,7 @@ def test_pairs_are_kept_by_their_weights(name):
             theta = split.implicits[g].theta
             rate = (1 + theta) * group.bounds()[i] * surplus  # of proposals
             weight = np.abs(group._row(i))[data.variable]
-            both = np.stack([weight, theta * weight]) / rate  # chances of a proposal
+            both = np.stack([weight, theta * weight]) / rate  # probabilities per proposal
             for level, expected in ((1, both[0]), (2, both[1])):
                 seen = np.append(found[level - 1], tries - found[level - 1].sum())
                 law = np.append(expected, 1 - expected.sum()) * tries
@@ -114,14 +114,14 @@ def test_pairs_are_kept_by_their_weights(name):
 
 
 def slot_weights(group):
-    """By variable, the weight of an entry of its source box."""
+    """Return each variable's weight of an entry of its source box."""
     weights = np.empty(group.variables)
     weights[group.tree.order] = group.tables.weight[group.tables.source]
     return weights
 
 
 def _kept(data, g, home, grain, key, variable, tries):
-    """By level and place how many proposals are kept at a maximum only, and in any case."""
+    """Count the kept proposals by level and place: at a maximum only, and in any case."""
     found = np.zeros((2, len(data.variable)))
     _count_kept(data, g, home, grain, key, variable, tries, found)
     return found
@@ -161,7 +161,7 @@ def test_counts_are_poisson_variates(weight):
 
 
 def test_draws_are_as_many_as_the_rates_say():
-    """A Poisson count: five standard deviations are passed once in 1.7 million times."""
+    """A Poisson count; five standard deviations are exceeded once in 1.7 million seeds."""
     graph = GRAPHS["gaussian"]
     data = color_data(FAST, graph)
     tile = make_tile(FAST, graph, data, 0, np.zeros((1, 5), graph.state_type), 3)
@@ -178,7 +178,7 @@ def test_draws_are_as_many_as_the_rates_say():
 
 
 def test_chains_depend_on_no_layout(tmp_path):
-    """Not on how many there are, nor on where a run is cut."""
+    """Draws do not depend on the number of chains, or on the segments of a run."""
     graph = GRAPHS["gaussian"]
     options = {"scan": "chromatic", "seed": 3, "progress": False, "record": ["draws", "energy"]}
     whole = sample(graph, FAST, sweeps=30, chains=20, **options)

@@ -1,4 +1,4 @@
-"""The default scan: by the sampler, the graph and the number of chains, as `mg.explain` says."""
+"""The default scan, by sampler, graph and number of chains, as `mg.explain` states it."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ ON_A_GPU = {
 
 @pytest.mark.parametrize("name", ON_A_GPU)
 def test_choice_on_a_gpu(name):
-    """As `benchmarks/results/gpu_defaults.md` shows: threads read the same factors in any case."""
+    """As in `benchmarks/results/gpu_defaults.md`: threads read the same factors in any case."""
     graph, sampler, *_ = CASES[name]
     for chains, scan in zip((1, 1 << 17), ON_A_GPU[name], strict=True):
         assert choose_scan(sampler, graph, chains, device=CUDA).scan == scan

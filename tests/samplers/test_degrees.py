@@ -1,7 +1,7 @@
 """One update with 4 to 20 neighbors, in every layout, against the conditional distribution.
 
-The neighbors are clamped, so that the distribution is known for every degree. An update must
-preserve it. Unary factors balance the pairs, so that no value is rare and each pair counts.
+The neighbors are clamped, so the distribution is known for every degree. An update must preserve
+it. Unary factors balance the pairs, so that no value is rare and each pair matters.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ STARTS = 100_000
 
 
 def balanced(values, weights, clamped, rng):
-    """Unary factors that nearly cancel the sum of pairs with clamped variables."""
+    """Return unary factors that nearly cancel the sum of pairs with clamped variables."""
     energy = rng.normal(0, 0.3, values)
     return energy - np.bincount(clamped, weights, minlength=values), energy
 
 
 def graph_for(layout, values, degree):
-    """One free variable, and the log weights of its values."""
+    """Return a graph with one free variable, and the log weights of its values."""
     rng = np.random.default_rng([values, degree])
     weights = rng.uniform(0.3, 0.7, degree) * rng.choice([-1, 1], degree)
     clamped = rng.integers(0, min(values, 4), degree)
@@ -42,7 +42,7 @@ def graph_for(layout, values, degree):
 
 
 def check_update(graph, energy, sampler, free=0):
-    """An update preserves the distribution."""
+    """Check that an update preserves the distribution."""
     law = np.exp(energy - energy.max())
     law /= law.sum()
     starts = np.repeat(np.maximum(graph.evidence, 0)[None], STARTS, axis=0)
@@ -58,7 +58,7 @@ LAYOUTS = {"spins": 2, "small": 3, "large": 18, "general": 3, "strong": 3}
 @pytest.mark.parametrize("degree", DEGREES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_update_keeps_the_conditional_law(layout, degree):
-    """Every number of exactly evaluated pairs from 2 to 18, in blocks of four; two are drawn."""
+    """Test 2 to 18 heavy pairs, in blocks of four, and two minibatched pairs."""
     graph, energy = graph_for(layout, LAYOUTS[layout], degree)
     sampler = mg.PoissonGibbs(heavy=int(graph.stats.max_degree) - 3, theta=0.5)
     assert choose_variant(graph, sampler.split(graph)).name == layout
@@ -76,7 +76,7 @@ def test_plain_gibbs_keeps_it_too(values, degree):
 @pytest.mark.parametrize("values", [2, 3, 18])
 @pytest.mark.parametrize("heavy", [0, 2, 20])
 def test_kernels(heavy, values, degree):
-    """A chain whose middle is free."""
+    """The graph is a chain whose middle variable is free."""
     rng = np.random.default_rng([values, degree])
     clamped, middle = rng.integers(0, min(values, 4), degree + 1), degree // 2
     sizes = np.abs(np.arange(degree + 1) - middle)

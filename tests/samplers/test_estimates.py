@@ -23,7 +23,7 @@ def _estimates(data, model, chain, out):
 
 
 def estimates(graph, estimator, state, count):
-    """Many estimates of the energy of one state."""
+    """Return many estimates of the energy of one state."""
     chain = Chain(
         x=np.asarray(state).astype(graph.state_type),
         stream=np.random.SeedSequence(71).generate_state(4, np.uint64),
@@ -39,8 +39,8 @@ def estimates(graph, estimator, state, count):
 
 @pytest.mark.parametrize("batch", [60.0, 125.0, 500.0, 900.0])
 def test_poisson_estimates_of_pairs_are_poisson_counts(batch):
-    """Of pairs that are all weak: log(1 + Psi / lambda) times Poisson(lambda * on / Psi)."""
-    graph = mg.models.curie_weiss(50, 0.5)  # 1,225 pairs: rates below 1
+    """For weak pairs, the estimate is log(1 + Psi / lambda) times Poisson(lambda * on / Psi)."""
+    graph = mg.models.curie_weiss(50, 0.5)  # 1,225 pairs with rates below 1
     state = np.arange(50) % 3 == 0
     total = graph.stats.total_energy
     spins = 2.0 * state - 1.0
@@ -57,7 +57,7 @@ def test_poisson_estimates_of_pairs_are_poisson_counts(batch):
 
 
 def test_min_gibbs_with_hundreds_of_weak_draws():
-    """Four hundred weak pairs of four spins: more draws than three blocks hold."""
+    """Four hundred weak pairs of four spins need more draws than three blocks."""
     rng = np.random.default_rng(72)
     i = rng.integers(0, 4, 400)
     j = (i + rng.integers(1, 4, 400)) % 4

@@ -26,13 +26,13 @@ def test_draws_are_independent(model):
     assert chi_square(state_numbers(graph, draws), law) > FALSE_ALARM
     energy = graph.log_potential(draws)
     lag = np.corrcoef(energy[1:], energy[:-1])[0, 1]
-    assert abs(lag) < 4 / np.sqrt(len(draws))  # four standard errors: 6e-5
+    assert abs(lag) < 4 / np.sqrt(len(draws))  # 4 standard errors: 6e-5
 
 
 def test_wide_graphs_have_the_marginals_of_elimination():
     draws = draws_of(GRID.condition({0: 1, 143: 1}), 20_000, sampler=mg.ExactSampler())
     exact = mg.exact_marginals(GRID.condition({0: 1, 143: 1}))[:, 1]
-    # 144 means of 20,000: five standard errors each, together 8e-5
+    # 144 means of 20,000 draws: 5 standard errors each, jointly 8e-5
     error = np.sqrt(exact * (1 - exact) / 20_000)
     assert (np.abs(draws.mean(axis=0) - exact) <= 5 * error).all()
 
@@ -49,7 +49,7 @@ def test_a_start_does_not_matter():
 def test_a_sweep_looks_up_each_part_once():
     chain = mg.FactorGraph([3] * 50, [mg.Potts(range(49), range(1, 50), 0.7)])
     _, tally = sweep_each(chain, mg.ExactSampler(), np.zeros((10, 50), int), 1, seed=1)
-    assert tally[0] <= 10 * (49 + 49)  # factors and messages, if none are put together
+    assert tally[0] <= 10 * (49 + 49)  # factors and messages, if none are merged
     assert tally[1] == 10
 
 

@@ -1,4 +1,4 @@
-"""Implicit factors: the same distribution, energy and stats as their stored form."""
+"""Implicit factors: the same distribution, energy and statistics as their explicit form."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_exact_start_keeps_the_law(sampler, model):
 
 @pytest.mark.parametrize("model", IMPLICIT)
 def test_a_slightly_wrong_weight_is_caught(model):
-    """The negative control: the distribution of the model with one more weak factor."""
+    """Negative control: the distribution of the model with one more weak factor is rejected."""
     graph = IMPLICIT[model]
     wrong = mg.FactorGraph(
         graph.domains, [*graph.factors, mg.Potts([0], [1], 0.6)], evidence=graph.evidence
@@ -45,7 +45,7 @@ def test_a_slightly_wrong_weight_is_caught(model):
 @pytest.mark.parametrize("theta", [0.1, 0.3, 1.0])
 @pytest.mark.parametrize("kind", ["ising", "potts"])
 def test_low_rank_draws_keep_a_conditional_law(kind, theta):
-    """One free variable among clamped ones, so that the weights of kept draws are tested alone."""
+    """One free variable among clamped ones tests only the weights of kept draws."""
     rng = np.random.default_rng(9)
     values, a = 2 if kind == "ising" else 4, rng.normal(0, 0.7, (8, 2))
     group = mg.LowRank(a, rng.normal(0, 0.7, (8, 2)), kind=kind)
@@ -65,7 +65,7 @@ def test_low_rank_draws_keep_a_conditional_law(kind, theta):
 @pytest.mark.parametrize("model", IMPLICIT)
 def test_stats_and_energy_are_those_of_the_stored_form(model):
     graph = IMPLICIT[model]
-    if (graph.evidence >= 0).any():  # pairs of clamped variables are counted in, see graph.stats
+    if (graph.evidence >= 0).any():  # pairs of clamped variables are included, see graph.stats
         graph = mg.FactorGraph(graph.domains, graph.factors)
     ours, stored = graph.stats, graph.stored().stats
     assert (ours.factors, ours.max_degree) == (stored.factors, stored.max_degree)
@@ -78,7 +78,7 @@ def test_stats_and_energy_are_those_of_the_stored_form(model):
 
 
 def test_the_papers_models_as_kernels():
-    """Same constants, and by distribution the same marginals, as the stored models."""
+    """The models have the same constants and the same distribution of energies."""
     potts = mg.Kernel((20, 20), lambda r, c: 4.6 * np.exp(-1.5 * (r * r + c * c)))
     ising = mg.Kernel((20, 20), lambda r, c: np.exp(-1.5 * (r * r + c * c)), kind="ising")
     for kernel, states, stored in (
@@ -94,13 +94,13 @@ def test_the_papers_models_as_kernels():
             for g, s in ((graph, 1), (stored, 2))
         ]
         means = [[stored.log_potential(chain).mean() for chain in run.draws] for run in runs]
-        # eight chains of 1,000 draws: a t-test of their mean energies at 1e-4
+        # eight chains of 1,000 draws: t-test of their mean energies, false alarm 1e-4
         assert stats.ttest_ind(*means).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.1])
 def test_curie_weiss_magnetization(beta):
-    """The distribution of the number of up spins, against the exact binomial sum."""
+    """The number of up spins has the exact binomial-sum distribution."""
     n = 40
     graph = mg.FactorGraph(np.full(n, 2), [mg.Complete(n, beta / n)])
     up = np.arange(n + 1)
@@ -129,7 +129,7 @@ def test_a_million_variables_take_little_memory():
     )
     run = sample(graph, updates=1000, chains=1, record=(), progress=False, seed=1)
     assert run.info.factor_evaluations < 40 * 1000
-    assert graph.packed.rows.strides == (0,)  # one row represents all
+    assert graph.packed.rows.strides == (0,)  # all variables share one row
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_model_files_keep_them(model, tmp_path):
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("side", [2, 3, 4, 7, 8])
 def test_a_line_or_ring_in_closed_form(side, periodic):
-    """Pairs by the definition, from a function and from a table of its values."""
+    """Compare pairs by definition, from a function and from a table of its values."""
 
     def weight(d):
         return np.where(d == 0, np.inf, 1.0) * 0.6 / np.maximum(np.abs(d), 1) ** 1.5
@@ -208,12 +208,12 @@ def test_a_bad_weight_is_shown_with_its_displacement():
 
 @pytest.mark.parametrize("model", IMPLICIT)
 def test_energies_of_many_states(model):
-    """More rows than are taken at a time, against the stored form."""
+    """Compare more rows than one batch with the explicit form."""
     graph = mg.FactorGraph(IMPLICIT[model].domains, IMPLICIT[model].implicits)
     rows = 2**22 // len(graph) + 1000
     states = np.random.default_rng(5).integers(0, graph.sizes, (rows, len(graph)))
     kept = np.r_[:500, rows - 1500 : rows]
-    # sums of at most 21 terms of the order of 1
+    # sums of at most 21 terms of order 1
     np.testing.assert_allclose(
         graph.log_potential(states)[kept], graph.stored().log_potential(states[kept]), atol=1e-12
     )
@@ -224,18 +224,18 @@ def test_energies_of_many_states(model):
 @pytest.mark.parametrize("shape", [(60,), (61,), (8, 9), (5, 4, 6)])
 @pytest.mark.parametrize("decay", [0.1, 30.0], ids=["far", "near"])
 def test_energies_of_kernels_of_every_shape(decay, shape, periodic, kind):
-    """Even and odd sides, long and short reach."""
+    """Test even and odd sides, and long and short reach."""
     kernel = mg.Kernel(shape, lambda *d: np.exp(-decay * sum(map(np.abs, d))), kind, periodic)
     graph = mg.FactorGraph([2] * kernel.variables, [kernel])
     states = np.random.default_rng(6).integers(0, 2, (20, len(graph)))
-    # about 7,000 terms below 1: rounding stays below 1e-10
+    # about 7,000 terms below 1: rounding errors are below 1e-10
     np.testing.assert_allclose(
         graph.log_potential(states), graph.stored().log_potential(states), rtol=1e-12, atol=1e-10
     )
 
 
 def test_energies_do_not_grow_with_the_domain():
-    """A million values, of which a state has a few."""
+    """The domain has a million values, of which a state has few."""
     graph = mg.FactorGraph([10**6] * 6, [mg.Kernel((6,), lambda d: 1.0 / np.abs(d))])
     states = np.array([[7, 7, 999_999, 7, 1, 999_999], [1, 2, 3, 4, 5, 6]])
     want = [1 + 1 / 3 + 1 / 2 + 1 / 3, 0.0]

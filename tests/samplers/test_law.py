@@ -13,7 +13,7 @@ STARTS = 60_000
 
 
 def exact_starts(graph, count, seed):
-    """Independent states from the exact joint."""
+    """Return independent states from the exact joint distribution."""
     rng = np.random.default_rng(seed)
     numbers = rng.choice(len(naive.states(graph)), size=count, p=naive.distribution(graph))
     return np.array(naive.states(graph))[numbers]
@@ -22,7 +22,7 @@ def exact_starts(graph, count, seed):
 @pytest.mark.parametrize("model", ZOO)
 @pytest.mark.parametrize("setting", EXACT)
 def test_exact_start_keeps_the_law(setting, model):
-    """As many updates as in a sweep must preserve the distribution of exact draws."""
+    """A sweep's number of updates must preserve the distribution of exact draws."""
     case, graph = EXACT[setting], ZOO[model]
     if case.pairs_only and model not in ("potts", "ising"):
         pytest.skip("it takes pairs and unary factors over small domains alone")
@@ -32,12 +32,12 @@ def test_exact_start_keeps_the_law(setting, model):
         graph, case.sampler, starts, updates, seed=12, carried=case.carry(graph, starts, seed=13)
     )
     assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
-    assert (states != starts).any(axis=1).mean() > 0.3  # and it must have moved
+    assert (states != starts).any(axis=1).mean() > 0.3  # and states must change
 
 
 @pytest.mark.parametrize("setting", EXACT)
 def test_slightly_wrong_weight_is_caught(setting):
-    """The negative control: the chi-square must see a weight that is off by 15%."""
+    """Negative control: the chi-square test must detect a weight that is off by 15%."""
     case, graph = EXACT[setting], ZOO["potts"]
     group = graph.factors[0]
     wrong = mg.FactorGraph(
@@ -71,7 +71,7 @@ def test_mixes_from_a_corner(setting, scan):
 
 @pytest.mark.parametrize("model", ZOO)
 def test_gibbs_transition_is_reversible(model):
-    """Algorithm 1, enumerated: pi P = pi and detailed balance, from the definition alone."""
+    """Algorithm 1, enumerated from the definition, satisfies pi P = pi and detailed balance."""
     graph = ZOO[model]
     states, pi = naive.states(graph), naive.distribution(graph)
     number = {x: k for k, x in enumerate(states)}

@@ -1,4 +1,4 @@
-"""Local Minibatch Gibbs: the factors that an update evaluates are distinct."""
+"""Local Minibatch Gibbs: an update evaluates distinct factors."""
 
 import itertools
 
@@ -10,13 +10,13 @@ from tests.harness import FALSE_ALARM, advance_each, chi_square
 
 
 def one_update(phi, choices):
-    """Distribution of an update with equally likely minibatches `choices`: Algorithm 3."""
+    """Return the distribution of an update with equally likely minibatches: Algorithm 3."""
     energies = [len(phi) / len(chosen) * phi[list(chosen)].sum(axis=0) for chosen in choices]
     return softmax(np.array(energies), axis=1).mean(axis=0)
 
 
 def test_members_are_drawn_without_replacement():
-    """One free variable with five clamped neighbors, two of them at a time."""
+    """One free variable has five clamped neighbors, of which two are drawn at a time."""
     clamped, weights = np.array([0, 1, 2, 0, 1]), np.array([1.5, -1.0, 0.8, -1.2, 0.9])
     graph = mg.FactorGraph([3] * 6, [mg.Potts(np.zeros(5, int), np.arange(1, 6), weights)])
     graph = graph.condition(dict(enumerate(clamped.tolist(), start=1)))
@@ -26,4 +26,4 @@ def test_members_are_drawn_without_replacement():
     drawn = states[:, 0].astype(int)
     assert chi_square(drawn, one_update(phi, itertools.combinations(range(5), 2))) > FALSE_ALARM
     with_replacement = one_update(phi, itertools.product(range(5), repeat=2))
-    assert chi_square(drawn, with_replacement) < 1e-30  # what that mistake would give
+    assert chi_square(drawn, with_replacement) < 1e-30  # the test rejects draws with replacement

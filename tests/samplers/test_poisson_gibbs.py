@@ -8,6 +8,8 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers.gibbs.fields import FieldData
 from minigibbs.samplers.gibbs.sampler import GibbsData
+from minigibbs.samplers.poisson_gibbs import split as splits
+from minigibbs.samplers.poisson_gibbs.split import choose_split
 from minigibbs.samplers.poisson_gibbs.updates.spins import SpinData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
@@ -16,7 +18,7 @@ from tests.zoo import IMPLICIT, ZOO
 
 
 def small_graphs(count):
-    """Random graphs of at most three variables and four factors, of several kinds."""
+    """Yield random graphs of at most three variables and four factors, of several kinds."""
     rng = np.random.default_rng(8)
     for _ in range(count):
         sizes = rng.integers(2, 4, size=3)
@@ -29,7 +31,7 @@ def small_graphs(count):
 
 
 def test_spectral_gap_is_at_least_the_bound():
-    """exp(-L_T * (sqrt(1 + theta) - sqrt(theta))^2) times plain Gibbs's, on a hundred graphs."""
+    """The bound is exp(-L_T * (sqrt(1 + theta) - sqrt(theta))^2) times plain Gibbs's gap."""
     tight = 0
     for graph, rng in small_graphs(100):
         theta, heavy = float(rng.uniform(0.3, 4.0)), int(rng.integers(0, 2))
@@ -39,7 +41,7 @@ def test_spectral_gap_is_at_least_the_bound():
         bound = math.exp(-sampler.split(graph).log_slowdown)
         assert ours >= bound * gibbs * (1 - 1e-9)
         tight += ours < 0.999 * gibbs
-    assert tight > 50  # the tails did slow most of them down
+    assert tight > 50  # the tails must slow most of them
 
 
 def test_slowdown_is_kept():
@@ -71,7 +73,7 @@ def test_sparse_and_strong_graphs_become_plain_gibbs():
 
 
 def test_dense_graphs_evaluate_few_factors():
-    """8 of 399 neighbors are evaluated exactly on the paper's models, with a tenth of a draw."""
+    """The paper's models need 8 of 399 neighbors, and a tenth of a draw."""
     for graph in (mg.models.potts_rbf(), mg.models.ising_rbf()):
         info = sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
         assert info.factor_evaluations / info.updates < 13
@@ -79,7 +81,7 @@ def test_dense_graphs_evaluate_few_factors():
 
 
 def test_operations_do_not_depend_on_degree_or_domain():
-    """Curie-Weiss of the same energy at ten times the size; Potts at a hundred times the domain."""
+    """Curie-Weiss with equal energy at ten times the size; Potts at a hundred times the domain."""
     draws = []
     for n in (200, 2000):
         graph = mg.FactorGraph(np.full(n, 2), [mg.Complete(n, 0.8 / n)])
@@ -111,7 +113,7 @@ def test_spins_use_their_own_layout_with_the_same_law():
 
 
 def test_fields_are_remembered_where_changes_are_rare():
-    """Cold and dense: a pilot run finds few changes. Hot: many, and a pass is cheaper."""
+    """A pilot run finds few changes in a cold dense model; in a hot one caching is slower."""
     cold = mg.models.curie_weiss(100, 6.0)
     assert isinstance(mg.Gibbs().prepare(cold), FieldData)
     assert isinstance(mg.Gibbs().prepare(mg.models.curie_weiss(100, 0.1)), GibbsData)
@@ -133,7 +135,7 @@ def test_remembered_fields_do_not_drift():
     group.advance(10_000_000, False)
     remembered = group.chain.carried.copy()
     group.begin()
-    # ten million additions of numbers about 1: rounding adds up to 1e-12 or so
+    # ten million additions of numbers near 1: the rounding error is about 1e-12
     np.testing.assert_allclose(remembered, group.chain.carried, atol=1e-10)
 
 
@@ -160,9 +162,9 @@ def test_bad_settings_are_refused(make, message):
 
 
 def test_tuning_measures_what_models_differ_in():
-    """The paper's Potts model is hardly slowed down, the Curie-Weiss model much more.
+    """The paper's Potts model has a small stickiness, and the Curie-Weiss model a larger one.
 
-    Longer runs gave 0.06, and 0.3 to 0.5. The numbers are fixed: no clock is read.
+    Longer runs gave 0.06, and 0.3 to 0.5. The results are deterministic: no time is measured.
     """
     potts, complete = mg.models.potts_rbf(), mg.FactorGraph([2] * 300, [mg.Complete(300, 0.003)])
     found = [mg.PoissonGibbs(stickiness="measured").settled(graph) for graph in (potts, complete)]
@@ -176,7 +178,7 @@ def test_tuning_measures_what_models_differ_in():
 
 
 def test_tuned_runs_are_the_settled_ones_and_right():
-    """Errors are five standard errors at most: 5e-7 for a value, if normal."""
+    """Errors are at most 5 standard errors: 5e-7 per value, if normal."""
     graph, options = IMPLICIT["points"], {"sweeps": 3000, "seed": 5, "progress": False}
     run = mg.sample(graph, mg.PoissonGibbs(stickiness="measured"), **options)
     settled = mg.PoissonGibbs(stickiness="measured").settled(graph)
@@ -200,3 +202,24 @@ def test_where_short_runs_cannot_tell_the_shipped_constant_stays():
 def test_a_stickiness_that_means_nothing_is_refused(stickiness):
     with pytest.raises(mg.SampleError, match=r"stickiness must be .*, got"):
         mg.PoissonGibbs(stickiness=stickiness)
+
+
+@pytest.mark.parametrize("options", [{}, {"slowdown": 1.1}, {"theta": 0.7}])
+@pytest.mark.parametrize("weight", [1e-6, 0.4, 300.0])
+def test_variables_of_few_pairs_get_the_split_that_the_search_would_choose(
+    options, weight, monkeypatch
+):
+    """Four pairs cost no more than a tail, so that the search is left out."""
+    graph = mg.models.ising_lattice(6, weight)
+    wish = {"slowdown": None, "theta": None, **options}
+    found = []
+    for known in (True, False):
+        monkeypatch.setattr(splits, "_cheap_rows", lambda model, known=known: known)
+        found.append(choose_split(graph, heavy=None, **wish))
+    for name in ("heavy", "theta", "tail", "exact", "log_bound"):
+        short, searched = (getattr(split, name) for split in found)
+        np.testing.assert_allclose(short, searched, rtol=1e-12)
+        assert short.dtype == searched.dtype
+    monkeypatch.undo()
+    assert splits._cheap_rows(graph.packed)
+    assert not splits._cheap_rows(mg.models.curie_weiss(20, 1.0).packed)

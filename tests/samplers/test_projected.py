@@ -1,12 +1,12 @@
-"""Low rank through running sums: distribution, sums, their refreshing, cost of an update."""
+"""Low rank through running sums: distribution, sums, recomputation, cost of an update."""
 
 import numpy as np
 import pytest
 
 import minigibbs as mg
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.samplers.poisson_gibbs.updates import projected
-from minigibbs.samplers.poisson_gibbs.updates.projected import ProjectedData
+from minigibbs.samplers.poisson_gibbs.groups import projected
+from minigibbs.samplers.poisson_gibbs.groups.projected import ProjectedData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, begun, chi_square, sample, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
@@ -55,7 +55,7 @@ def test_exact_start_keeps_the_law(name):
 
 @pytest.mark.parametrize("name", ["spins", "potts-two-matrices"])
 def test_wrong_sums_are_caught(name):
-    """The negative control: sums that are off by a little."""
+    """Negative control: sums with a small error must be detected."""
     graph = SMALL[name]
     starts = exact_starts(graph, STARTS, seed=41)
     carried = begun(graph, SAMPLER, starts)
@@ -66,7 +66,7 @@ def test_wrong_sums_are_caught(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_sums_give_the_factors(name):
-    """After many updates, the running sums are those of the definition."""
+    """After many updates, the running sums equal those of the definition."""
     graph = SMALL[name]
     starts = exact_starts(graph, 50, seed=43)
     carried = begun(graph, SAMPLER, starts)
@@ -77,12 +77,12 @@ def test_the_sums_give_the_factors(name):
         shares = (2 * x[None] - 1) if data.spins else (x == np.arange(data.values)[:, None])
         sums = [shares @ data.b] if data.alike else [shares @ data.b, shares @ data.a]
         own = row[data.first + 1 :]
-        # sums of at most 5 terms below 30, and 64 changes since they were last taken anew
+        # sums of at most 5 terms below 30, and 64 changes since they were recomputed
         np.testing.assert_allclose(own, np.concatenate([s.ravel() for s in sums]), atol=1e-11)
 
 
 def test_sums_are_taken_anew_before_rounding_builds_up(monkeypatch):
-    """With refreshing the error stays where one sweep leaves it, without it grows."""
+    """With recomputation the error stays that of one sweep; without it, it grows."""
     errors = {}
     for every in (1, 10**6):
         monkeypatch.setattr(projected, "_REFRESH", every)
@@ -113,7 +113,7 @@ def test_an_update_looks_at_the_rank_alone():
 
 
 def test_resumed_runs_have_the_same_bits(tmp_path, monkeypatch):
-    """Cut between two refreshes, and run on past several."""
+    """The run is cut between two recomputations, and continues beyond several."""
     monkeypatch.setattr(projected, "_REFRESH", 2)
     graph = hopfield(40, 3)
     options = {"chains": 2, "seed": 5, "record": "draws", "thin": 10, "progress": False}
@@ -135,7 +135,7 @@ def test_settings_that_ask_for_draws_get_them():
 
 
 def test_a_group_is_the_same_after_a_file(tmp_path):
-    """One matrix given twice is one matrix: else the arithmetic, and the draws, would differ."""
+    """One matrix given twice is one matrix: otherwise arithmetic and draws would differ."""
     rows = np.random.default_rng(6).normal(size=(6, 2))
     group = mg.LowRank(rows, rows.copy())
     assert group.b is group.a

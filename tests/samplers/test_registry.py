@@ -1,4 +1,4 @@
-"""The registry of layouts: the only place that decides, and complete on every device."""
+"""The registry of layouts: the only place that chooses layouts, complete on every device."""
 
 import ast
 from pathlib import Path
@@ -15,7 +15,7 @@ REGISTRY = Path(registry.__file__)
 
 
 def deciding(text):
-    """Lines that define or use a `fits` of their own."""
+    """Return lines that define or use another `fits`."""
     lines = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -50,7 +50,7 @@ def test_names_and_arrays_tell_layouts_apart():
 
 
 def test_a_layout_that_a_device_lacks_is_refused():
-    """Also after the CPU has prepared it."""
+    """This also holds after the CPU has prepared it."""
     graph = mg.FactorGraph([2] * 3, [mg.Table([[0, 1, 2]], [[[0.0, 1], [1, 0]], [[0, 1], [1, 1]]])])
     assert chromatic_layout(mg.Gibbs(), graph).name == "general"
     with pytest.raises(mg.SampleError, match='backend="cuda" is for variables of few values'):

@@ -27,7 +27,7 @@ def counters(graph, sampler, updates=20_000, **options):
 
 
 def star(leaves, total):
-    """One hub with `leaves` equal factors of total energy `total`."""
+    """Return a hub with `leaves` equal factors of total energy `total`."""
     return mg.FactorGraph(
         np.full(leaves + 1, 3),
         [mg.Potts(np.zeros(leaves, int), np.arange(1, leaves + 1), total / leaves)],
@@ -44,16 +44,16 @@ def test_mgpmh_draws_its_batch_and_passes_over_the_factors_only_to_move():
     graph = mg.models.potts_rbf(side=8)
     batch = 0.5 * graph.stats.local_energy**2
     density = batch / graph.stats.local_energy
-    spans = np.exp(-1.5 * np.arange(1, 9))  # strongest first: all weak but the nearest ring
+    spans = np.exp(-1.5 * np.arange(1, 9))  # strongest first: all are weak except the nearest ring
     assert (4.6 * spans * density)[0] > 1
     evaluations, draws, _ = counters(graph, mg.MGPMH(batch=batch))
     data = mg.MGPMH(batch=batch).prepare(graph)
     rows = data.rows
     expected = (rows["strong_end"] - rows["strong_start"] + rows["weak_total"]).mean()
-    # the mean of 20,000 Poisson-like counts of mean about 6: standard error 0.02, 5 of them
+    # mean of 20,000 Poisson-like counts with mean 6: standard error 0.02, bound 5 of them
     assert abs(draws - expected) < 0.1
     assert draws < batch
-    assert evaluations < graph.stats.max_degree  # not at every update
+    assert evaluations < graph.stats.max_degree  # not in every update
 
 
 def test_mgpmh_draws_about_lambda_where_all_factors_are_weak():
@@ -69,8 +69,8 @@ def test_mgpmh_draws_about_lambda_where_all_factors_are_weak():
 )
 def test_global_samplers_do_not_grow_with_degree_or_factors(sampler):
     few, many = (counters(star(leaves, 3.0), sampler) for leaves in (1_000, 50_000))
-    assert few[0] == many[0] == 0  # not one exact evaluation
-    # about 60 draws per update, 20,000 updates: standard error 0.06 of either
+    assert few[0] == many[0] == 0  # no exact evaluations
+    # about 60 draws per update, 20,000 updates: standard error 0.06 of each
     assert abs(few[1] - many[1]) < 0.5
 
 
@@ -92,12 +92,13 @@ def test_strong_rates_are_drawn_one_by_one():
     ids=lambda s: getattr(s, "name", None),
 )
 def test_metropolis_draws_its_batch_and_no_more_for_the_degree(sampler, draws):
-    """At the hub of L = 3 where another of three values is proposed; a leaf has L = 3 / leaves."""
+    """At the hub L = 3 and another of three values is proposed; a leaf has L = 3 / leaves."""
     for leaves in (1_000, 30_000):
         graph = star(leaves, 3.0).condition({k: k % 3 for k in range(1, leaves + 1)})
         evaluations, counted, _ = counters(graph, sampler)
         assert evaluations == 0
-        # about 8 draws in two of three updates, 20,000 updates: standard error 0.05, 5 of them
+        # about 8 draws in two of three updates, 20,000 updates: standard error 0.05, bound 5 of
+        # them
         assert abs(counted - 2 / 3 * draws) < 0.25
 
 
@@ -107,12 +108,12 @@ def test_local_minibatch_draws_exactly_its_batch():
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_draws_are_as_many_as_the_operations_say(name):
-    """The operations that `explain` predicts for each sampler are those that its updates count."""
+    """Each sampler's predicted operations for `explain` equal those that its updates count."""
     graph, sampler = mg.models.potts_rbf(side=5, states=3), SETTINGS[name].sampler
     operations = sampler.operations(graph)
     expected = sum(operations.get(kind, 0.0) for kind in ("draw", "strong", "member"))
-    # counts of variance about their mean, 20,000 of them: six standard errors, and the spread of
-    # the mean between variables, which are visited at random
+    # 20,000 counts with a variance equal to the mean: 6 standard errors, plus the spread of the
+    # mean between variables, which are visited at random
     assert counters(graph, sampler)[1] == pytest.approx(
         expected, abs=6 * math.sqrt(expected / 20_000), rel=0.01
     )
@@ -133,13 +134,13 @@ def test_mgpmh_recipe_gives_the_slowdown_of_theorem_4_repaired():
 
 @pytest.mark.parametrize("slowdown", [1.05, 1.2, 3.0])
 def test_mgpmh_keeps_its_promise(slowdown):
-    lone = mg.FactorGraph([2], [mg.Unary([0], [0.0, 0.2])])  # where Theorem 4 as stated fails
+    lone = mg.FactorGraph([2], [mg.Unary([0], [0.0, 0.2])])  # violates Theorem 4 as stated
     for graph in (lone, TWO):
         gap = mg.theory.transition(graph, mg.Gibbs()).spectral_gap()
         slow = mg.theory.transition(graph, mg.MGPMH(slowdown=slowdown)).spectral_gap()
         assert slow >= gap / slowdown
     stated = mg.theory.transition(lone, mg.MGPMH(batch=1.0)).spectral_gap()
-    assert stated < np.exp(-(0.2**2) / 1.0)  # so the promise is no small thing
+    assert stated < np.exp(-(0.2**2) / 1.0)  # the test is not trivial
 
 
 TWO = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4), mg.Unary([0, 1], [0.0, 0.3])])
@@ -151,12 +152,12 @@ def test_estimator_batch_is_the_sharper_lemma_2():
     )
     assert recipes.bernstein_batch(10.0, 0.5, 0.01) / recipes.estimator_batch(10.0, 0.5, 0.01) > 5
     graph = TWO
-    delta = math.log(1.5) / 2  # two values
+    delta = math.log(1.5) / 2  # for two values
     chosen = mg.MinGibbs(slowdown=1.5, failure=0.1).estimator_for(graph)
     assert chosen.batch == pytest.approx(
         recipes.estimator_batch(graph.stats.total_energy, delta, 0.1)
     )
-    # Lemma 2 itself: estimates stray further than delta less often than promised
+    # Lemma 2 itself: large estimation errors are rarer than guaranteed
     everything = mg.theory.Enumeration(graph)
     for state in range(len(everything.states)):
         points, chances = mg.theory.estimate_law(everything, chosen, state)
@@ -173,7 +174,7 @@ def test_describe_says_cost_and_bias(name):
 
 
 def test_min_gibbs_and_double_min_promise_nothing_without_a_condition():
-    """Poisson estimates have no bound, so the gap is 0 in truth."""
+    """Poisson estimates are unbounded, so the true gap is 0."""
     graph = mg.models.potts_rbf(side=5)
     for sampler in (mg.MinGibbs(), mg.DoubleMinGibbs()):
         assert sampler.guaranteed_slowdown(graph) is None
@@ -216,7 +217,7 @@ def test_describe_states_the_bound():
 
 @numba.njit
 def agreement(model, x, stream, parameters):
-    """The exact energy of a graph of pairs, written by a user."""
+    """Compute the exact energy of a graph of pairs, as a user would."""
     total = 0.0
     for k in range(len(model.pair)):
         if x[model.pair[k, 0]] == x[model.pair[k, 1]]:
@@ -228,7 +229,7 @@ def test_custom_estimator():
     graph = ZOO["ising"]
     sampler = mg.MinGibbs(estimator=mg.CustomEstimator(agreement, np.array([1.0])))
     run = sample(graph, sampler, updates=400_000, seed=3, record="draws", thin=40, progress=False)
-    # draws 8 sweeps apart are nearly independent: the sample is 40,000
+    # draws 8 sweeps apart are nearly independent: the sample size is 40,000
     numbers = state_numbers(graph, run.draws.reshape(-1, len(graph)))
     assert chi_square(numbers, mg.theory.Enumeration(graph).law) > FALSE_ALARM
     with pytest.raises(mg.SampleError, match="numba"):
@@ -245,12 +246,12 @@ def test_energies_of_thousands_do_not_overflow(name):
     sampler = few.get(name, GOLDEN[name].sampler)
     run = sample(graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False)
     assert np.isfinite(run.energy).all()
-    if name in ("gibbs", "poisson-gibbs"):  # the ground states alone have any probability
+    if name in ("gibbs", "poisson-gibbs"):  # only the ground states have notable probability
         assert (run.energy[:, -1] == -6500.0).all()
 
 
 def test_carried_energy_does_not_drift():
-    """After ten million updates the stored energy is still the energy of the state."""
+    """After ten million updates the stored energy still equals the energy of the state."""
     graph = ZOO["mixed"]
     sampler = mg.MinGibbs(estimator=mg.ExactEstimator())
     state = np.zeros(len(graph), graph.state_type)
@@ -282,7 +283,7 @@ def test_same_draws_whatever_the_number_of_threads(name):
 @pytest.mark.quick
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_draws(name):
-    """These pin the random stream: to change them is a breaking change."""
+    """These draws pin the random stream: changing them is a breaking change."""
     setting = GOLDEN[name]
     run = sample(ZOO["mixed"], setting.sampler, updates=400, **PINNED, thin=40)
     assert ["".join(map(str, x)) for x in run.draws[0]] == setting.golden.split()
@@ -307,7 +308,7 @@ def test_variables_without_factors_are_uniform(name):
         [2, 2, 3], [mg.Ising([0], [1], 0.5), mg.Unary([0, 0], [[0.1, 0.4], [0.0, 0.2]])]
     )
     run = sample(graph, GOLDEN[name].sampler, updates=60_000, seed=1, progress=False)
-    # 240,000 updates, a third of them on this variable: standard error 0.0017, 6 of them
+    # 240,000 updates, a third of them on this variable: standard error 0.0017, bound 6 of them
     assert np.abs(run.marginals[2] - 1 / 3).max() < 0.01
 
 
@@ -409,13 +410,13 @@ def test_defaults_promise_a_slowdown_of_one_and_a_half():
         assert kind().slowdown == 1.5
         if kind is mg.MGPMH:
             assert kind().guaranteed_slowdown(graph) == pytest.approx(1.5)
-        else:  # Poisson estimates have no bound: the promise is about the decay of variances
+        else:  # Poisson estimates are unbounded: the statement is about the decay of variances
             assert kind().guaranteed_slowdown(graph) is None
             assert "1.5" in kind().proviso(graph) or kind is mg.MinGibbs
             assert "until variances fall" in kind().proviso(graph)
             assert kind(slowdown=None, batch=5.0, **SECOND.get(kind, {})).proviso(graph) == ""
         assert str(kind()) == f"{kind.__name__}()"
-        assert kind(batch=5.0).slowdown == 1.5  # which the batch takes the place of
+        assert kind(batch=5.0).slowdown == 1.5  # unused if a batch is given
 
 
 def test_subsets_larger_than_the_set_are_refused():
@@ -442,9 +443,9 @@ def test_both_pilots_see_the_same_rate_of_changes(beta, monkeypatch):
     graph = mg.models.potts_rbf(beta=beta)
     data = fields.FieldData(np.empty(0))
     plain = fields.change_rate(graph, data)
-    assert fields.change_rate(graph, data) is plain  # it is not measured again
+    assert fields.change_rate(graph, data) is plain  # not measured again
     monkeypatch.setattr(fields, "_UNCOMPILED", 0)
-    # 4,000 correlated updates each: six standard deviations of that many independent ones
+    # 4,000 correlated updates each: 6 standard deviations of 4,000 independent ones
     assert plain == pytest.approx(fields._measure_rate(graph, data), abs=0.05)
 
 
@@ -463,7 +464,7 @@ def test_both_pilots_see_the_same_rate_of_changes(beta, monkeypatch):
     ids=str,
 )
 def test_batches_that_cannot_be_drawn_are_refused(sampler, coupling):
-    """A Poisson mean beyond the exact integers of doubles made MGPMH run forever."""
+    """A Poisson mean beyond the exact integers of doubles once made MGPMH run forever."""
     graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], coupling)])
     with pytest.raises(mg.SampleError, match=r"draws|batch") as caught:
         sampler.prepare(graph)

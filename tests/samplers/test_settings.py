@@ -15,7 +15,7 @@ def test_every_registered_sampler_has_a_setting_with_golden_draws():
 
 def test_every_sampler_that_sweeps_has_a_setting_with_golden_draws():
     golden = {setting.sampler.name for setting in SWEEPS.values() if setting.golden is not None}
-    missing = SWEEPING.keys() - golden - {"tempering"}  # which test_tempering.py is about
+    missing = SWEEPING.keys() - golden - {"tempering"}  # tested in test_tempering.py
     assert not missing, f"add a SweepSetting with golden draws to tests/settings.py for {missing}"
 
 
@@ -44,7 +44,7 @@ def test_every_layout_has_a_case_that_uses_it():
 
 
 def test_every_kind_of_implicit_group_has_a_case():
-    """Every kind that a user writes; copies of them, for ladders, are tested with these kinds."""
+    """Every user-facing kind has a case; copies, for ladders, are tested with these kinds."""
     written = {name for name, kind in KINDS.items() if issubclass(kind, Implicit)}
     missing = written - IMPLICIT_CASES.keys()
     assert not missing, f"add a Case to IMPLICIT_CASES in tests/settings.py for {missing}"

@@ -1,4 +1,4 @@
-"""One cached field per spin: distribution, fields, their refreshing, cost of an update."""
+"""One cached field per spin: distribution, fields, recomputation, cost of an update."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ SMALL = {
 
 @pytest.fixture
 def everywhere(monkeypatch):
-    """Fields for few neighbors as well, however rare changes are."""
+    """Use fields with few neighbors as well, for any flip rate."""
     monkeypatch.setattr(fields, "LEAST_DEGREE", 0.0)
     monkeypatch.setattr(registry, "LEAST_DEGREE", 0.0)
     monkeypatch.setattr(fields, "RARE", 0.0)
@@ -42,7 +42,7 @@ def test_exact_start_keeps_the_law(name, everywhere):
 
 
 def test_wrong_fields_are_caught(everywhere):
-    """The negative control: one field that is off by a little."""
+    """Negative control: one field with a small error must be detected."""
     graph = SMALL["glass"]
     starts = exact_starts(graph, STARTS, seed=61)
     carried = begun(graph, SAMPLER, starts)
@@ -60,7 +60,7 @@ def test_the_fields_are_the_log_odds():
     for i in range(60):
         x[:, i] = [0, 1]
         energy = graph.log_potential(x)
-        # 60 terms below 1, and 960 changes at most since they were summed anew
+        # 60 terms below 1, and at most 960 changes since they were recomputed
         assert carried[0, 1 + i] == pytest.approx(energy[1] - energy[0], abs=1e-11)
         x[:, i] = states[0, i]
     assert tally[EVALUATIONS] == 59 * tally[CHANGES]  # a change reads only the neighbors

@@ -1,4 +1,4 @@
-"""Stencils in bits: exact, the same for every split, and never expanded into pairs."""
+"""Stencils as bits: exact, equal for every partition, and never expanded into pairs."""
 
 import itertools
 import math
@@ -62,7 +62,7 @@ def test_a_sweep_keeps_the_distribution(name):
     probabilities = Enumeration(graph).law
     starts = exact_starts(graph, 20_000, 3)
     ends = swept(graph, starts)
-    # a correct sampler fails once in 10,000 seeds
+    # false alarm 1e-4
     assert chi_square(state_numbers(graph, ends), probabilities) > FALSE_ALARM
     free = graph.evidence < 0
     assert (ends[:, ~free] == graph.evidence[~free]).all()
@@ -76,14 +76,14 @@ def test_the_test_notices_a_wrong_threshold(name):
     wrong = {}
     for name in ("fine", "coarse"):
         wrong[name] = getattr(data, name) // np.uint64(2) + np.uint64(2**62)  # p / 2 + 1 / 4
-        wrong[name].setflags(write=False)  # as the right one, or Numba would compile anew
+        wrong[name].setflags(write=False)  # like the original, or Numba would compile again
     ends = swept(graph, exact_starts(graph, 20_000, 3), data=data._replace(**wrong))
-    # a correct test misses so large an error far less than once in a million seeds
+    # an error of this size is missed far less than once in a million seeds
     assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < 1e-6
 
 
 def neighbors(stencil, site):
-    """(partner, weight) of a site, one by one."""
+    """Return (partner, weight) pairs of a site."""
     at = np.unravel_index(site, stencil.shape)
     for k, offset in enumerate(stencil.offsets):
         for sign in (1, -1):
@@ -100,7 +100,7 @@ def neighbors(stencil, site):
 
 
 def in_plain_python(graph, state, seed, sweeps, chain=0):
-    """A sweep by the definition: site by site and bit by bit."""
+    """Make a sweep by definition: site by site and bit by bit."""
     stencil = graph.lattice
     places, key = lattice_of(stencil), key_of(seed)
     m, state = places.colors, state.astype(int).copy()
@@ -159,7 +159,7 @@ def test_energies_are_counted(name):
     tile = StencilTile(graph, stencil_bits(graph), 0, states, 1)
     np.testing.assert_array_equal(tile.states(), states)
     expected = graph.log_potential(states)
-    # sums of some 20 numbers below 1: rounding stays below 1e-12
+    # sums of some 20 numbers below 1: rounding errors are below 1e-12
     np.testing.assert_allclose(tile.energies() + graph.offset, expected, atol=1e-12)
 
 
@@ -231,7 +231,7 @@ def test_a_checkpoint_is_resumed(tmp_path):
 
 
 def onsager(beta):
-    """The mean of s_i s_j of nearest neighbors on the infinite square lattice."""
+    """Return the mean of s_i s_j of nearest neighbors on the infinite square lattice."""
     from scipy.special import ellipk
 
     k = 2.0 * math.sinh(2.0 * beta) / math.cosh(2.0 * beta) ** 2
@@ -241,7 +241,7 @@ def onsager(beta):
 
 @pytest.mark.parametrize("beta", [0.3, 0.5])
 def test_energies_agree_with_onsager(beta):
-    """Off the critical point a lattice of 256 x 256 differs from the infinite one by < e^-50."""
+    """Off criticality a 256 x 256 lattice differs from the infinite one by less than e^-50."""
     graph = mg.models.ising_lattice(256, beta, implicit=True)
     start = np.ones(len(graph), np.uint8)
     run = mg.sample(
@@ -257,6 +257,6 @@ def test_energies_agree_with_onsager(beta):
     mean = -run.energy / (beta * 2 * len(graph))
     blocks = mean.reshape(-1, 40).mean(axis=1)  # 20 blocks, longer than the correlation time
     error = blocks.std(ddof=1) / math.sqrt(len(blocks))
-    # by Student's t with 19 degrees of freedom, a correct sampler fails once in 10,000 seeds
+    # Student's t with 19 degrees of freedom: false alarm 1e-4
     assert abs(mean.mean() - onsager(beta)) < 4.9 * error
     assert error < 1e-3

@@ -1,4 +1,4 @@
-"""Local fields beyond 709, where exp overflows: the right distribution, or a refusal."""
+"""Local fields beyond 709, where exp overflows: correct distribution, or a refusal."""
 
 import functools
 
@@ -16,28 +16,28 @@ TRIANGLE = [0, 1, 2], [1, 2, 0]
 
 
 def weak(values):
-    """Factors between variables 0 to 2 and a fourth of two values, which moves in any case."""
+    """Return factors between variables 0 to 2 and a fourth of two values, which always changes."""
     unary = np.random.default_rng(values).normal(0, 0.4, (2, values))
     return [mg.Potts([0, 1, 2], [3, 3, 1], [0.4, -0.3, 0.2]), mg.Unary([0, 2], unary)]
 
 
 def attracting(values, field):
-    """One value has it all."""
+    """Return factors that give one value almost all probability."""
     return [mg.Potts(*TRIANGLE, field / 2), *weak(values)]
 
 
 def frustrated(values, field):
-    """Not all of three pairs can be satisfied: ties, between which weak factors decide."""
+    """Return three pairs that cannot all be satisfied: weak factors break the ties."""
     return [mg.Potts(*TRIANGLE, np.array([1, 1, -1]) * field / 2), *weak(values)]
 
 
 def repelling(values, field):
-    """Every remaining value has lost weight."""
+    """Return factors that reduce the weight of every remaining value."""
     return [mg.Potts(*TRIANGLE, -field / 2), *weak(values)]
 
 
 def opposed(values, field):
-    """A strong unary factor against strong pairs, whose sum is small for two values."""
+    """Return a strong unary factor against strong pairs, whose sum is small for two values."""
     unary = np.zeros((1, values))
     unary[0, :2] = field / 2, field / 2 + 0.3
     strong = mg.Potts([0, 0], [1, 2], [-field / 2, -field / 2 + 0.2])
@@ -45,7 +45,7 @@ def opposed(values, field):
 
 
 def tables(values, field):
-    """Ties between tables, and a table against a pair."""
+    """Return tables with ties, and a table against a pair."""
     table = -field / 2 * np.eye(values)
     against = mg.Table([[0, 1]], -field / 3 * np.eye(values) + 0.3 * np.arange(values)[:, None])
     noise = mg.Table([[1, 2]], np.random.default_rng(1).normal(0, 0.4, (1, values, values)))
@@ -57,7 +57,7 @@ STORED = [attracting, frustrated, repelling, opposed, tables]
 
 
 def enumerated(graph):
-    """The graph, its states, and their distribution by their energies."""
+    """Return the graph, its states, and their distribution by their energies."""
     states = np.array(naive.states(graph))
     energies = graph.stored().log_potential(states)
     law = np.exp(energies - energies.max())
@@ -72,7 +72,7 @@ def stored(model, values, field):
 
 @functools.cache
 def kernel(values, field, kind):
-    """A chain or a ring of three whose pairs cannot all be satisfied."""
+    """Return a chain or a ring of three whose pairs cannot all be satisfied."""
     near, far = (field / 2, -field / 2) if kind == "chain" else (-field / 2, -field / 2)
     function = np.vectorize(lambda r, d: {1: near, 2: far}.get(abs(int(d)), 0.0))
     group = mg.Kernel((1, 3), function, periodic=kind == "ring")
@@ -108,7 +108,7 @@ def test_strong_kernels(sampler, kind, values, field):
 
 
 def dense(variables, values, group):
-    """A group that everything is drawn from, with a weak pair and a unary factor beside it."""
+    """Return an entirely minibatched group, with a weak pair and a unary factor."""
     unary = mg.Unary([1], np.random.default_rng(3).normal(0, 0.4, (1, values)))
     return mg.FactorGraph([values] * variables, [group, unary, mg.Potts([0], [1], 0.3)])
 
@@ -130,7 +130,7 @@ def groups(field, values):
 @pytest.mark.parametrize("number", range(4), ids=["complete", "low-rank", "repelling", "kernel"])
 @pytest.mark.parametrize("theta", [0.05, 1.0])
 def test_strong_tails_keep_the_ground_states(theta, number, values, field):
-    """Hundreds of draws that agree: the chain stays in a ground state, whichever it began in."""
+    """Hundreds of draws agree: the chain stays in its initial ground state."""
     graph = dense(4, values, groups(field, values)[number])
     check_law(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=theta), 8, 300, -1.0)
 
@@ -138,7 +138,7 @@ def test_strong_tails_keep_the_ground_states(theta, number, values, field):
 @pytest.mark.parametrize("values", [2, 3, 18])
 @pytest.mark.parametrize("number", range(4), ids=["complete", "low-rank", "repelling", "kernel"])
 def test_strong_tails_against_strong_factors(number, values):
-    """A group of field 800 that stored pairs cancel: sums of 40,000 draws decide, and it moves."""
+    """Pairs cancel a group of field 800: sums of 40,000 draws decide, and the chain moves."""
     group = groups(800.0, values)[number]
     i, j = np.triu_indices(4, 1)
     opposite = type(group.stored())(i, j, -group.pair_weights(i, j))
@@ -151,20 +151,20 @@ def test_strong_tails_against_strong_factors(number, values):
 @pytest.mark.parametrize("model", STORED, ids=lambda model: model.__name__)
 @pytest.mark.parametrize("values", [2, 18])
 def test_strong_stored_tails(values, model):
-    """Everything drawn, at a local field of 800."""
+    """All factors are minibatched, at a local field of 800."""
     sampler = mg.PoissonGibbs(heavy=0, theta=1.0)
     check_law(*stored(model, values, 800.0), sampler, 8, 1_000, -1.0)
 
 
 @pytest.mark.parametrize("values", [2, 3, 18])
 def test_a_tiny_theta(values):
-    """Two kept draws multiply a weight by 1e200, four by more than a double can hold."""
+    """Two kept draws multiply a weight by 1e200, and four overflow a double."""
     graph = mg.FactorGraph([values] * 3, [mg.Potts(*TRIANGLE, [1.1, -0.9, 1.0])])
     check_law(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=1e-100), 9, 60_000, 0.2)
 
 
 def test_a_magnet_keeps_its_state():
-    """A Gaussian kernel of L = 1,113 that begins all up; and five spins of L = 704."""
+    """A Gaussian kernel of L = 1,113 and five spins of L = 704 stay at all spins up."""
     weight = mg.Kernel((24, 24), lambda r, c: 40 * np.exp(-0.25 * (r * r + c * c)), kind="ising")
     for group, least in ((weight, 900), (mg.Complete(5, 88.0), 700)):
         graph = mg.FactorGraph(np.full(group.variables, 2), [group])

@@ -36,7 +36,7 @@ def setting_matrix(setting, graph):
 
 
 def comparable():
-    """Cases of few enough cells; pairs with clamped variables are fields if stored, else bonds."""
+    """Yield cases with few cells; implicit pairs with clamped variables are bonds, not fields."""
     for name, model in CASES:
         graph = SWEEPS[name].graphs[model]
         bonded = graph.implicits and (graph.evidence >= 0).any() and name != "exact"
@@ -46,9 +46,9 @@ def comparable():
 
 @pytest.mark.parametrize(("name", "model"), list(comparable()))
 def test_a_sweep_has_the_matrix(name, model):
-    """From equally many starts in every possible state: counts against the matrix, by cell.
+    """Test counts by cell against the matrix, from equally many starts in every possible state.
 
-    For an implicit graph, the matrix is that of its explicit twin.
+    For an implicit graph, the matrix is that of its explicit form.
     """
     setting, graph = case(name, model)
     states = np.array(naive.states(graph))
@@ -70,12 +70,12 @@ def test_exact_start_keeps_the_law(name, model):
     numbers, law = state_numbers(graph, states), naive.distribution(graph.stored())
     assert (law[numbers] > 0).all()
     assert chi_square(numbers, law) > FALSE_ALARM
-    assert (states != starts).any(axis=1).mean() > 0.2  # and it must have moved
+    assert (states != starts).any(axis=1).mean() > 0.2  # and states must change
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_slightly_wrong_weights_are_caught(name):
-    """The negative control: the chi-square must see a weight that is off by 15%."""
+    """Negative control: the chi-square test must detect a weight that is off by 15%."""
     setting = SWEEPS[name]
     wrong, right = (
         mg.FactorGraph(
@@ -95,7 +95,7 @@ def test_slightly_wrong_weights_are_caught(name):
 @pytest.mark.quick
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_draws(name):
-    """These pin the random stream: to change them is a breaking change."""
+    """These draws pin the random stream: changing them is a breaking change."""
     setting = GOLDEN[name]
     run = sample(setting.graph, setting.sampler, sweeps=200, **PINNED)
     assert zlib.crc32(run.draws.tobytes()) == setting.golden
@@ -118,7 +118,7 @@ def test_same_draws_whatever_carries_the_chains(name):
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_chain_that_is_cut_goes_on_as_if_it_were_not(name):
-    """Scratch arrays outside the state are reset: they must not outlive a sweep."""
+    """Scratch arrays outside the state are reset: they must not persist between sweeps."""
     setting = SWEEPS[name]
     whole, first, second = (one_chain(setting.graph, setting.sampler) for _ in range(3))
     whole.advance(90 * whole.unit, True)

@@ -15,7 +15,7 @@ STARTS = 60_000
 
 
 def p_value(graph, data):
-    """The p-value of the distribution after three sweeps with this data, from exact starts."""
+    """Return the p-value of the distribution after three sweeps from exact starts."""
     starts = exact_starts(graph.stored(), STARTS, seed=1)
     states, _ = sweep_each(graph, mg.SwendsenWang(), starts, 3, seed=2, data=data)
     return chi_square(state_numbers(graph, states), naive.distribution(graph.stored()))
@@ -33,7 +33,7 @@ def p_value(graph, data):
     ],
 )
 def test_bonds_that_are_slightly_off_are_caught(model, change):
-    """The negative control, for every way in which bonds are drawn."""
+    """Negative control, for every method of drawing bonds."""
     graph = {"strong-pairs": PAIRS, **ATTRACTIVE}[model]
     data = mg.SwendsenWang().prepare(graph)
     assert p_value(graph, data) > FALSE_ALARM
@@ -54,7 +54,7 @@ def test_strong_pairs_are_looked_at_and_weak_ones_drawn():
     graph = mg.FactorGraph([2] * 6, [mg.Potts(range(5), range(1, 6), weights)])
     _, tally = sweep_each(graph, mg.SwendsenWang(), np.zeros((20_000, 6), int), 1, seed=3)
     assert tally[0] == 2 * 20_000
-    # 7,000 draws expected: six standard deviations, 2e-9
+    # 7,000 expected draws: 6 standard deviations, 2e-9
     assert abs(tally[1] - 0.35 * 20_000) < 6 * math.sqrt(7_000)
 
 
@@ -91,7 +91,7 @@ def test_a_cluster_keeps_the_value_that_evidence_gives_it():
     graph = mg.FactorGraph([2] * 3, [mg.Potts([0, 1], [1, 2], [50.0, 50.0])])
     held = graph.condition({0: 1, 2: 0})
     states, _ = sweep_each(held, mg.SwendsenWang(), [[1, 1, 0]] * 100, 1, seed=1)
-    assert (states == [[1, 1, 0]]).all(axis=1).mean() < 1  # the ends pull alike
+    assert (states == [[1, 1, 0]]).all(axis=1).mean() < 1  # both ends pull in the same direction
     assert (states[:, [0, 2]] == [1, 0]).all()
     line = mg.FactorGraph([2] * 3, [mg.Kernel((3,), lambda d: 50.0 / d**2)])
     states, _ = sweep_each(
@@ -101,7 +101,7 @@ def test_a_cluster_keeps_the_value_that_evidence_gives_it():
 
 
 def test_two_valued_tables_that_attract_are_pairs():
-    """By sums of logarithms: t00 + t11 > t01 + t10."""
+    """The condition is on sums of logarithms: t00 + t11 > t01 + t10."""
     graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -0.2], [0.1, 0.4]])])
     matrix = mg.theory.transition(graph, mg.SwendsenWang()).matrix
     law = naive.distribution(graph)
@@ -156,8 +156,8 @@ def test_bonds_that_are_too_many_to_enumerate_are_refused():
 
 def test_it_describes_itself():
     text = mg.SwendsenWang().describe(ATTRACTIVE["fields"])
-    assert text.startswith("Swendsen-Wang: exact; a sweep looks at 3 strong pairs, draws 0.3 of")
+    assert text.startswith("Swendsen-Wang: exact; a sweep visits 2 strong pairs, draws 0.3 of")
     text = mg.SwendsenWang().describe(ATTRACTIVE["ring"])
-    assert "10 strong pairs, draws 1.5 of" in text  # each pair from both ends, at half its weight
+    assert "10 strong pairs, draws 1.5 of" in text  # each pair from both ends, with half its weight
     with pytest.raises(mg.SampleError, match="moves all variables at once"):
         mg.SwendsenWang().operations(ATTRACTIVE["fields"])

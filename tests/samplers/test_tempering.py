@@ -1,4 +1,4 @@
-"""Parallel tempering: the distribution of all levels together, exchanges, Houdayer moves, log Z."""
+"""Parallel tempering: joint distribution of all levels, exchanges, Houdayer moves, log Z."""
 
 import itertools
 from dataclasses import replace
@@ -14,8 +14,8 @@ from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
+from minigibbs.samplers.poisson_gibbs.groups import group_energy, prepare_energies
 from minigibbs.samplers.tempering.account import Ladder, _log_sum, _without_each, account
-from minigibbs.samplers.tempering.energies import group_energy, prepare_energies
 from minigibbs.samplers.tempering.ladder import (
     BLOCKS,
     EMPTY,
@@ -53,7 +53,7 @@ RANK = mg.FactorGraph(
 
 
 def exact_replicas(graph, beta, twins, count, rng):
-    """Independent states of every level, [count, variable, lane], and their distributions."""
+    """Return independent states of every level, [count, variable, lane], and distributions."""
     everything = Enumeration(graph)
     columns, laws = [], []
     for _, b in itertools.product(range(twins), beta):
@@ -65,9 +65,9 @@ def exact_replicas(graph, beta, twins, count, rng):
 
 @entry
 def _sweep_each(data, model, chain, replicas, carried, packed, states):
-    """Make one round of each packed start, and write the states [start, replica, variable].
+    """Make one round from each packed start, and write the states [start, replica, variable].
 
-    Every start has a key of its own. Even and odd exchanges alternate, with and without clusters.
+    Every start has its own key. Even and odd exchanges alternate, with and without clusters.
     """
     for k in range(len(packed)):
         for j in range(len(carried)):
@@ -82,7 +82,7 @@ def _sweep_each(data, model, chain, replicas, carried, packed, states):
 
 
 def packed_states(data, states):
-    """States [start, variable, replica] as the layout of `data` stores them: a row per start."""
+    """Pack states [start, variable, replica] in the layout of `data`: one row per start."""
     if not isinstance(data, SpinLadder):
         return states.reshape(len(states), -1)
     words = np.zeros((len(states), data.words, states.shape[1]), np.uint64)
@@ -93,7 +93,7 @@ def packed_states(data, states):
 
 
 def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000):
-    """The p-value of one round from exact starts, for an unchanged joint distribution."""
+    """Return the p-value of one round from exact starts, for an unchanged joint distribution."""
     rng = np.random.default_rng(3)
     group = one_chain(graph, sampler)
     data, beta = change(group.data), group.data.beta
@@ -103,7 +103,7 @@ def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000)
     _sweep_each(data, graph.packed, group.chain, group.replicas, carried, packed, found)
     lanes = len(beta) * twins
     after = found.swapaxes(1, 2)
-    assert (after != states).any(axis=(1, 2)).mean() > 0.5  # it moves
+    assert (after != states).any(axis=(1, 2)).mean() > 0.5  # states must change
     numbers = [np.ravel_multi_index(tuple(after[:, :, c].T), graph.sizes) for c in range(lanes)]
     sizes = [len(law) for law in laws]
     joint = np.bincount(np.ravel_multi_index(numbers, sizes), minlength=np.prod(sizes))
@@ -150,13 +150,13 @@ LADDERS = {
 
 @pytest.mark.parametrize("name", LADDERS)
 def test_a_round_leaves_the_law_of_all_levels(name):
-    """False alarms: one in 10,000 for each case."""
+    """False alarm: 1e-4 per case."""
     graph, sampler, twins = LADDERS[name]
     assert joint_p_value(graph, sampler, twins) > FALSE_ALARM
 
 
 def test_exchanges_at_wrong_temperatures_are_caught():
-    """The levels are updated correctly, but exchanged as if they had other temperatures."""
+    """The levels are updated correctly, but exchanged with wrong temperatures."""
 
     def wrong(data):
         return data._replace(beta=np.array([0.0, 0.8, 1.0]))
@@ -201,7 +201,7 @@ def test_clusters_of_spins_that_leave_a_neighbor_out_are_caught():
 
 @pytest.mark.parametrize(("levels", "twins"), [(3, 1), (3, 2), (32, 2), (33, 2), (64, 1), (130, 2)])
 def test_every_slot_has_a_bit_of_its_own(levels, twins):
-    """Words of one and several ladders, with swaps between all neighboring replicas."""
+    """Test words of one and two ladders, with swaps between all neighboring replicas."""
     tempering = mg.Tempering(levels=tuple(np.linspace(0, 1, levels)), houdayer=twins == 2)
     group = one_chain(SPINS, tempering)
     data = group.data
@@ -227,9 +227,9 @@ def _swap(data, chain, replicas):
 
 
 def test_clusters_of_two_ladders_in_several_words():
-    """Forty levels take two words of 64 bits per ladder: after rounds every state is in its place.
+    """Forty levels take two words of 64 bits per ladder: after rounds every state is in its slot.
 
-    The energies that exchanges used are the energies of the states, replica by replica.
+    The energies used for exchanges are the energies of the states, replica by replica.
     """
     beta = tuple(np.linspace(0, 1, 40))
     group = one_chain(SPINS, mg.Tempering(levels=beta, houdayer=True))
@@ -291,7 +291,7 @@ def test_energies_of_implicit_groups(name):
 
 
 def test_energies_of_points_have_their_scales():
-    """Points of norms that differ: pairs of single precision, so that sums agree to 1e-6."""
+    """Points with different norms: pairs are in single precision, so sums agree to 1e-6."""
     places = np.random.default_rng(1).uniform(0, 2, (30, 2)) ** 2
     graph = mg.FactorGraph([3] * 30, [mg.Points(places, norms="sums")])
     (group,), rng = graph.implicits, np.random.default_rng(0)
@@ -325,7 +325,7 @@ def test_copies_of_a_group_are_the_group_scaled():
 
 
 def test_both_modes_of_a_complete_graph():
-    """Single chains stay in a mode; ladders are in either half the time, by 5 standard errors."""
+    """Chains stay in a mode; ladders spend half the time in each, within 5 standard errors."""
     graph = mg.FactorGraph([2] * 200, [mg.Complete(200, 1.6 / 200)])
     stuck = mg.sample(graph, start=[0] * 200, sweeps=300, seed=1, progress=False)
     assert stuck.marginals[:, 1].mean() < 0.2
@@ -339,8 +339,9 @@ def test_both_modes_of_a_complete_graph():
     + [(name, False) for name in ("kernel", "points-dense", "several")],
 )
 def test_marginals_and_log_z(name, houdayer):
-    """Every graph of the zoo, and implicit ones. Errors are five standard errors at most: 5e-7
-    if normal. Errors of log Z come from 16 parts, so eight are allowed."""
+    """Test every graph of the zoo, and implicit ones, to 5 standard errors: 5e-7 if normal.
+
+    Errors of log Z are from 16 parts, so 8 standard errors are allowed."""
     graph = (ZOO | IMPLICIT)[name]
     run = mg.sample(
         graph,
@@ -369,14 +370,14 @@ FORBIDDEN = mg.Table([[0, 2]], [[[0.0, -np.inf], [0.3, 0.0]]])
     ids=["bits", "copies", "hard"],
 )
 def test_log_z_counts_factors_of_variables_of_one_value(graph, houdayer):
-    """Eight standard errors, as above."""
+    """The bound is 8 standard errors, as above."""
     run = mg.sample(graph, mg.Tempering(houdayer=houdayer), sweeps=2000, seed=4, progress=False)
     log_z = mg.log_partition(graph)
     assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
 
 
 def tied(chain=4):
-    """Hard constraints force variables to be equal: two states that no single step connects."""
+    """Return variables tied by hard constraints: no single update connects the two states."""
     same = [[0.3, -np.inf], [-np.inf, 0.0]]
     return mg.FactorGraph([2] * chain, [mg.Table([[k, k + 1] for k in range(chain - 1)], same)])
 
@@ -384,7 +385,7 @@ def tied(chain=4):
 @pytest.mark.parametrize("graph", [*HARD.values(), tied()], ids=[*HARD, "tied"])
 @pytest.mark.parametrize("houdayer", [False, True])
 def test_zeros_are_crossed_below_the_target(graph, houdayer):
-    """The target obeys hard constraints and visits every state. Five standard errors, or eight."""
+    """The target obeys hard constraints and visits every state: 5 or 8 standard errors."""
     run = mg.sample(
         graph,
         mg.Tempering(houdayer=houdayer),
@@ -402,7 +403,7 @@ def test_zeros_are_crossed_below_the_target(graph, houdayer):
 
 
 def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
-    """Three levels at 0, 0.5 and 1 with softened constraints, and the model, tested as above."""
+    """Test three levels at 0, 0.5 and 1 with softened constraints, and the model, as above."""
     graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -np.inf], [-np.inf, 0.0]])])
     sampler = mg.Tempering(levels=(0.0, 0.5, 1.0), houdayer=False)
     soft = softened(graph, simplified(graph)).table
@@ -429,7 +430,7 @@ def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
     groups = np.unique(groups, return_inverse=True)[1]
     observed, wanted = np.bincount(groups, joint[order]), np.bincount(groups, expected[order])
     assert stats.chisquare(observed, wanted * observed.sum()).pvalue > FALSE_ALARM
-    assert (after[:, 0, 3] != states[:, 0, 3]).mean() > 0.01  # the hard level moves
+    assert (after[:, 0, 3] != states[:, 0, 3]).mean() > 0.01  # the hard level must change
 
 
 STATES = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
@@ -448,7 +449,7 @@ def test_the_number_of_levels_does_not_change_what_is_noted(levels):
 
 
 def test_two_modes_are_visited():
-    """Where single-site chains stay where they began: fields of 20 at each spin."""
+    """Single-site chains stay in their initial mode, with fields of 20 at each spin."""
     i, j = np.triu_indices(10, 1)
     graph = mg.FactorGraph([2] * 10, [mg.Ising(i, j, 1.2)])
     run = mg.sample(graph, mg.Tempering(), sweeps=4000, seed=1, progress=False)
@@ -487,7 +488,7 @@ def test_counts_are_those_of_all_levels():
 
 
 def test_dense_models_exchange_rarely():
-    """Energies read all pairs, sweeps only few: energies get a third of the time at most."""
+    """Energies read all pairs, sweeps only few: energies take a third of the time at most."""
     dense = mg.models.ising_rbf(side=12, beta=0.2)
     data = mg.Tempering(mg.PoissonGibbs(), (0.0, 0.5, 1.0), houdayer=False).prepare(dense)
     assert data.sweeps > 1
@@ -607,10 +608,10 @@ def test_golden_draws():
 
 
 def test_log_z_leaves_out_the_first_stretch_without_a_warmup():
-    """The first rounds come from the start: 60 short runs have no bias, and their intervals cover.
+    """The first rounds depend on the start: 60 short runs have no bias, and their intervals cover.
 
-    The mean of the errors is within 5 of its standard errors of 0 (false alarm 1e-6), and of 60
-    intervals of 95% at least 46 cover (1e-6).
+    The mean of the errors is within 5 of its standard errors of 0 (false alarm 1e-6). At least 46
+    of 60 intervals of 95% cover the truth (1e-6).
     """
     graph = mg.models.ising_lattice(side=5, beta=0.6)
     truth, off, covered = mg.infer(graph).log_z, [], []
@@ -632,7 +633,7 @@ def test_the_interval_of_log_z_is_students():
     assert np.isnan(replace(ladder, log_z_degrees=0).log_z_interval()).all()
     saved = ladder.to_dict()
     assert Ladder.from_dict(saved) == ladder
-    del saved["log_z_degrees"]  # as in files before 0.3
+    del saved["log_z_degrees"]  # files before 0.3 lack it
     assert Ladder.from_dict(saved).log_z_degrees == 0
 
 
@@ -647,7 +648,7 @@ def test_a_log_z_without_an_error_is_saved_and_shown(tmp_path):
 
 
 def test_a_ladder_whose_hard_level_was_never_reached_has_no_log_z():
-    """Notes of two chains: the sums of the last two temperatures hold nothing on one side."""
+    """In statistics of two chains, the sums of the last two temperatures are empty on one side."""
     beta, own, twins = np.array([0.0, 1.0, 1.0]), 0, 1
     carried = np.zeros((2, noted(len(beta), twins)))
     carried[:, [ROUNDS, LENGTH]] = 8, 1
@@ -658,7 +659,7 @@ def test_a_ladder_whose_hard_level_was_never_reached_has_no_log_z():
     blocks[:, :8, 1, 0] = EMPTY
     empty = account(carried, beta, twins, own, 1.5, 0)
     assert (empty.log_z, empty.log_z_error) == (None, None)
-    blocks[0, 7, 1, 0] = 0.0  # one part alone knows something
+    blocks[0, 7, 1, 0] = 0.0  # one part has data
     known = account(carried, beta, twins, own, 1.5, 0)
     assert np.isfinite(known.log_z)
     assert known.log_z_error is None
@@ -686,10 +687,10 @@ def test_a_log_z_below_a_visited_state_is_warned_of():
 
 
 def test_estimates_without_each_part():
-    """The jackknife's estimates from running sums are those from the other parts one by one."""
+    """The jackknife's estimates from cumulative sums equal those from the other parts."""
     rng = np.random.default_rng(0)
     sums, counts = rng.normal(0, 3, (12, 4, 2)), rng.integers(1, 9, 12).astype(float)
-    sums[3, 2] = sums[:, 3, 0] = EMPTY  # nothing was noted
+    sums[3, 2] = sums[:, 3, 0] = EMPTY  # empty sums
     sums[7, 3, 0] = 1.0
     found = _without_each(sums, counts)
     for k in range(12):

@@ -1,4 +1,4 @@
-"""Graphs with hard constraints: the right distribution and no forbidden state, or a refusal."""
+"""Graphs with hard constraints: correct distribution without forbidden states, or a refusal."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_exact_start_keeps_the_law(name, model):
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_slightly_wrong_weight_is_caught(name):
-    """The negative control: a finite weight beside the hard constraints is off by 0.2."""
+    """Negative control: a finite weight besides the hard constraints is off by 0.2."""
     graph, law = HARD["apart"], naive.distribution(HARD["apart"])
     table, pairs, unary = graph.factors
     wrong = mg.Ising(*pairs.scope.T, pairs.coupling + [0.2, 0.0, 0.2])
@@ -57,7 +57,7 @@ def test_slightly_wrong_weight_is_caught(name):
 @pytest.mark.parametrize("model", HARD)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_transition_keeps_the_law(name, model):
-    """By enumeration: pi P = pi, and detailed balance; rows of forbidden states are rows too."""
+    """By enumeration: pi P = pi, and detailed balance; forbidden states have valid rows, too."""
     graph = HARD[model]
     if model == "large" and name not in ("gibbs", "default"):
         pytest.skip("1,200 states by thousands of minibatches")
@@ -69,7 +69,7 @@ def test_transition_keeps_the_law(name, model):
     flow = law[:, None] * chain.matrix
     np.testing.assert_allclose(flow, flow.T, atol=1e-11)
     assert chain.matrix[np.ix_(law > 0, law == 0)].max(initial=0.0) == 0.0
-    assert chain.spectral_gap() > 1e-4  # the possible states hang together
+    assert chain.spectral_gap() > 1e-4  # the possible states are connected
 
 
 def test_the_guarantee_holds_beside_zeros():
@@ -90,14 +90,14 @@ def test_layouts_and_counts():
     graph = HARD["apart"]
     starts = np.zeros((1000, 5), dtype=int)
     _, _, tally = advance_each(graph, mg.PoissonGibbs(heavy=0, theta=1.0), starts, 5, seed=1)
-    assert tally[0] == 1000 * 5 * 2  # the two tables at each variable, and none of the pairs
+    assert tally[0] == 1000 * 5 * 2  # the two tables at each variable, and no pairs
     tail = [0.8, 0.6, 0.8 + 1.0, 0.6, 1.0]  # L_T: twice the couplings at each variable
     draws = 5000 * 2 * np.mean(tail)
     assert abs(tally[1] - draws) < 5 * draws**0.5  # false alarm: 6e-7
 
 
 def test_a_tail_is_worth_drawing_beside_zeros():
-    """One zero does not make the default evaluate everything."""
+    """One hard constraint does not make the default evaluate all factors."""
     n, rng = 300, np.random.default_rng(1)
     i, j = np.triu_indices(n, 1)
     weak = mg.Ising(i, j, rng.normal(0, 0.004, len(i)))
@@ -135,7 +135,7 @@ def test_no_uniform_number_draws_a_value_of_weight_zero(logs):
     assert (np.array(logs)[out] > ZERO).all()
 
 
-REFUSING = [  # clusters refuse tables as such
+REFUSING = [  # clusters refuse all such tables
     name for name, kind in SAMPLERS.items() if not kind.takes_zeros and name != "swendsen-wang"
 ]
 

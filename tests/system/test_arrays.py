@@ -11,7 +11,7 @@ from minigibbs.system.arrays import is_foreign, to_numpy
 
 
 class Foreign:
-    """An array that has DLPack and nothing else."""
+    """An array that only supports DLPack."""
 
     def __init__(self, given):
         self._array = np.array(given)
@@ -24,7 +24,7 @@ class Foreign:
 
 
 class OnDevice(Foreign):
-    """An array that must be copied from a device first, as CuPy's `get` does."""
+    """An array that must be copied from a device first, like CuPy's by `get`."""
 
     def __dlpack__(self, **options):
         raise BufferError("not on the CPU")
@@ -131,6 +131,30 @@ class Broken(Foreign):
 def test_what_cannot_be_converted_is_named():
     with pytest.raises(mg.GraphError, match=r"Ising: coupling must be an array .* bfloat16"):
         mg.Ising([0], [1], coupling=Broken([1.0]))
+
+
+@pytest.mark.parametrize("library", FREE)
+def test_bfloat16_is_read_exactly(library):
+    """NumPy has no such type; float32 holds its numbers."""
+    arrays = pytest.importorskip({"torch": "torch", "jax": "jax.numpy"}[library])
+    make = arrays.tensor if library == "torch" else arrays.array
+    weights = make([0.5, 1 / 3], dtype=arrays.bfloat16)
+    wanted = np.float32([0.5, 0.333984375])
+    assert mg.Ising([0, 1], [1, 2], weights).coupling.tolist() == wanted.tolist()
+    graph = mg.ising_from_matrix(make([[0.0, 1 / 3], [1 / 3, 0.0]], dtype=arrays.bfloat16))
+    assert graph.factors[0].coupling.tolist() == wanted[1:].tolist()
+
+
+@pytest.mark.parametrize("library", FREE)
+def test_arrays_without_numbers_are_refused(library):
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        given, message = torch.zeros(2, 2).to_sparse(), "J must be .* Use Tensor.to_dense"
+    else:
+        jax = pytest.importorskip("jax")
+        given, message = jax.random.split(jax.random.key(1), 2), "J must be .* PRNGKey"
+    with pytest.raises(mg.GraphError, match=message):
+        mg.ising_from_matrix(given)
 
 
 def test_arrays_of_wrong_types_are_refused_as_before():

@@ -93,7 +93,7 @@ def _module(one):
 
 
 def _classes():
-    """Every public class and function, by name."""
+    """Generate every public class and function, by name."""
     for name in mg.__all__:
         public = getattr(mg, name)
         if inspect.ismodule(public):
@@ -267,7 +267,7 @@ def test_signatures_docstrings_and_pickling_stay():
     assert mg.sample.__doc__.startswith("Sample a graph")
     assert inspect.unwrap(mg.sample).__module__ == mg.sample.__module__ == "minigibbs.running.api"
     assert pickle.loads(pickle.dumps(mg.sample)) is mg.sample
-    assert mg.sample.__globals__["__name__"] == "minigibbs.running.api"  # doctest looks there
+    assert mg.sample.__globals__["__name__"] == "minigibbs.running.api"  # for doctest
 
 
 LATTICE = mg.models.ising_lattice(side=4, beta=0.2)
@@ -296,7 +296,7 @@ def test_what_fuzzed_calls_found_is_refused(call, message):
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.int8, np.uint64])
 def test_numbers_of_numpy_become_those_of_python(kind):
-    """In 16 bits the bounds of the paper's Lemma 2 would be searched for without end."""
+    """In 16 bits the search for the bounds of the paper's Lemma 2 would not end."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
     expected = str(mg.theory.lemma_2_sharper(graph, delta=2.0, failure=0.5))
     assert str(mg.theory.lemma_2_sharper(graph, delta=kind(2), failure=0.5)) == expected

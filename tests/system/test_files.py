@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and read as data or refused."""
+"""Files are written atomically, and are either read as data or refused."""
 
 import errno
 import io
@@ -24,7 +24,7 @@ def members(path):
 
 
 def rewrite(path, changes, compression=zipfile.ZIP_STORED):
-    """Change members of an archive; None drops one."""
+    """Change members of an archive; None removes one."""
     kept = {n: d for n, d in {**members(path), **changes}.items() if d is not None}
     with zipfile.ZipFile(path, "w", compression) as archive:
         for name, data in kept.items():
@@ -38,7 +38,7 @@ def npy(array, **options):
 
 
 def header(path, **changes):
-    """The JSON header with some entries changed."""
+    """Return the JSON header with some entries changed."""
     return json.dumps({**json.loads(members(path)["header.json"]), **changes}).encode()
 
 
@@ -100,7 +100,7 @@ def test_arrays_come_back_as_they_were(tmp_path):
     for name, array in arrays.items():
         assert got[name].dtype == array.dtype
         np.testing.assert_array_equal(got[name], array)
-    with np.load(tmp_path / "a") as loaded:  # NumPy reads them too
+    with np.load(tmp_path / "a") as loaded:  # NumPy can read them, too
         np.testing.assert_array_equal(loaded["plain"], arrays["plain"])
 
 
@@ -157,7 +157,7 @@ def test_a_graph_without_factors_round_trips(tmp_path):
 
 
 def test_labels_that_a_file_cannot_hold_are_refused_when_writing(tmp_path):
-    """A file that is written must be one that can be read."""
+    """A written file must be readable."""
     graph = mg.FactorGraph([2], [], labels=[[("a", 1), ("b", 2)]])
     path = tmp_path / "model.mg"
     try:
@@ -250,7 +250,7 @@ def test_damaged_models_are_refused(tmp_path, case):
 
 
 def test_rewriting_alone_does_no_damage(tmp_path):
-    """Guards the test above."""
+    """Guard the test above."""
     path = tmp_path / "model.mg"
     mg.write(ZOO["potts"], path)
     rewrite(path, {})
@@ -266,7 +266,7 @@ def test_compressed_files_are_refused(tmp_path):
 
 
 def claim(path, member, at, form, value):
-    """Change a number in an archive's directory, `at` bytes into the entry of a member."""
+    """Change a number in an archive's directory, `at` bytes after the start of a member's entry."""
     data = bytearray(path.read_bytes())
     entry = data.rindex(member.encode()) - 46  # bytes of an entry before its name
     assert data[entry : entry + 4] == b"PK\x01\x02"
@@ -304,14 +304,14 @@ for path in sys.argv[1:]:
 
 
 def test_no_claim_of_an_archive_is_believed(tmp_path):
-    """With 200 MB of memory, a few kB can be read or refused, whatever sizes they claim."""
+    """With 200 MB of memory, a few kB can be read or refused, whatever sizes they state."""
     paths = []
     for number, (at, form, value) in enumerate(CLAIMS.values()):
         for member in ("header.json", "0.weight.npy"):
             paths.append(tmp_path / f"{number}-{member}.mg")
             mg.write(ZOO["potts"], paths[-1])
             claim(paths[-1], member, at, form, value)
-            if (member, at, value) != ("header.json", 42, 0):  # which is its place
+            if (member, at, value) != ("header.json", 42, 0):  # its true offset
                 with pytest.raises(mg.FormatError, match="damaged"):
                     mg.read(paths[-1])
     command = [sys.executable, "-c", LOADS, *map(str, paths)]
@@ -330,7 +330,7 @@ def test_members_may_not_share_bytes_or_names(tmp_path):
 
 
 def test_cut_files_are_refused_by_load(tmp_path):
-    """Also where `zipfile` is led to seek before the file's beginning."""
+    """This includes files for which `zipfile` seeks before the beginning."""
     path = tmp_path / "model.mg"
     mg.write(ZOO["potts"], path)
     whole = path.read_bytes()
@@ -360,7 +360,7 @@ def test_truncated_models_are_refused(tmp_path):
 
 
 def test_no_flipped_byte_does_worse_than_a_refusal(tmp_path):
-    """For each byte: the file is read unchanged, or refused; nothing else may happen."""
+    """For each byte the file is read unchanged, or refused; nothing else may happen."""
     path = tmp_path / "model.mg"
     mg.write(ZOO["potts"], path)
     whole, refused = path.read_bytes(), 0

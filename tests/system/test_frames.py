@@ -1,4 +1,4 @@
-"""Frames of every library: columns are read alike, missing cells are None, types survive."""
+"""Frames of every library: columns are read equally, missing cells are None, types survive."""
 
 import datetime
 
@@ -84,7 +84,7 @@ def test_cells_are_filled_in_and_types_stay(make):
         wanted = list(CELLS[name])
         wanted[MISSING[name]] = value
         assert column_of(filled, name).tolist() == wanted
-    assert column_of(frame, "text").tolist() == CELLS["text"]  # a copy was changed
+    assert column_of(frame, "text").tolist() == CELLS["text"]  # only a copy was changed
     if make is not mapping:
         import narwhals.stable.v2 as nw
 

@@ -1,4 +1,4 @@
-"""What fits into memory is asked before any is taken."""
+"""Available memory is checked before allocation."""
 
 import subprocess
 import sys
@@ -45,7 +45,7 @@ def test_a_containers_limit_counts(monkeypatch):
     assert memory.available() == 3000
     files["/sys/fs/cgroup/memory.max"] = "max\n"  # no limit
     assert memory.available() == 10_000
-    files["/sys/fs/cgroup/memory.max"] = "1000\n"  # already beyond it
+    files["/sys/fs/cgroup/memory.max"] = "1000\n"  # already exceeded
     assert memory.available() == 0
 
 
@@ -85,7 +85,7 @@ def test_for_a_few_bytes_the_system_is_not_asked(monkeypatch):
 
 
 def test_a_model_beyond_any_machine_is_refused_at_once():
-    # 4.5e12 pairs at 64 bytes each
+    # 4.5e12 pairs of 64 bytes each.
     with pytest.raises(mg.TooLargeError, match=r"3,000,000 variables.*needs 261\.9 TiB"):
         mg.models.curie_weiss(3_000_000, 1.0, implicit=False)
 
@@ -133,7 +133,7 @@ def test_threads_do_not_reserve_the_same_bytes(monkeypatch):
 
 @pytest.fixture
 def little(monkeypatch):
-    """A machine with 64 MiB left."""
+    """Simulate a machine with 64 MiB left."""
     monkeypatch.setattr(memory, "available", lambda: 2**26)
 
 

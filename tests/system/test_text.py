@@ -1,4 +1,4 @@
-"""Text from others: shown on one line, encodable, never executed."""
+"""Untrusted text is shown on one line, can be encoded, and is never executed."""
 
 import unicodedata
 

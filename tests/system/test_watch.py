@@ -150,7 +150,7 @@ def test_a_signal_in_a_callback_of_llvm_is_raised_after_it():
 
 
 def test_a_removed_working_directory_is_named(tmp_path, monkeypatch):
-    """Numba asks for the working directory while it compiles."""
+    """Numba needs the working directory to compile."""
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""Values of the right type that a public call cannot use: refused, never a foreign error or NaN."""
+"""Unusable values of the right type: refused, never a foreign error or NaN."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The paper's lemmas and theorems by hand; tests/paper/test_search.py has them on random graphs."""
+"""The paper's lemmas and theorems by hand; tests/paper/test_search.py uses random graphs."""
 
 import itertools
 import math
@@ -28,12 +28,12 @@ def test_strain_is_1_where_a_claim_is_just_true():
 
 
 def min_gibbs_gap_by_hand(delta):
-    """One uniform spin, estimates +delta or -delta with chance 1/2: Algorithm 2 on four pairs."""
+    """Compute the gap for one uniform spin, estimates +-delta with chance 1/2: four states."""
     pairs = list(itertools.product((0, 1), (-delta, delta)))
     matrix = np.zeros((4, 4))
     for row, (x, energy) in enumerate(pairs):
         for column, (y, other) in enumerate(pairs):
-            if y != x:  # the other value gets a fresh estimate, which is kept if it is chosen
+            if y != x:  # the other value gets a fresh estimate, which is stored if it is chosen
                 matrix[row, column] = 0.5 * math.exp(other) / (math.exp(other) + math.exp(energy))
         matrix[row, row] = 1 - matrix[row].sum()
     return 1 - np.sort(np.linalg.eigvals(matrix).real)[-2]
@@ -41,7 +41,7 @@ def min_gibbs_gap_by_hand(delta):
 
 @pytest.mark.parametrize("delta", [1e-3, 0.1])
 def test_theorem_2_is_false_as_stated(delta):
-    """One uniform spin: Gibbs forgets at once, MIN-Gibbs keeps its estimate every other time."""
+    """For one uniform spin, Gibbs is independent, but MIN-Gibbs keeps every other estimate."""
     spin, estimator = mg.FactorGraph([2], []), theory.TwoPointEstimator(delta)
     found = theory.theorem_2(spin, estimator)
     assert found.true[0] == pytest.approx(min_gibbs_gap_by_hand(delta), abs=1e-12)
@@ -52,12 +52,12 @@ def test_theorem_2_is_false_as_stated(delta):
 
 
 def test_the_repaired_theorem_2_is_attained():
-    """As delta goes to 0 the gap is min(gamma, 1 - T(x, x)): here 1 - T(x, x)."""
+    """As delta goes to 0, the gap is min(gamma, 1 - T(x, x)), which is 1 - T(x, x) here."""
     graph = mg.FactorGraph([2, 3], [mg.Unary([0], [[0.0, 2.0]]), mg.Unary([1], [[0.0, 0.0, 3.0]])])
     found = theory.theorem_2_repaired(graph, theory.TwoPointEstimator(1e-5))
     assert found.true[0] == pytest.approx(found.claimed[0], rel=1e-4)
     assert found.claimed[0] < 0.3
-    assert found.claimed[1] < found.claimed[0]  # what needs no enumeration is weaker
+    assert found.claimed[1] < found.claimed[0]  # the bound without enumeration is weaker
 
 
 def test_redraw_slowdown_is_exact_for_one_uniform_spin():
@@ -65,7 +65,7 @@ def test_redraw_slowdown_is_exact_for_one_uniform_spin():
 
 
 def test_unbounded_estimates_have_no_gap():
-    """The further out the Poisson counts go, the smaller the gap: 0 in the limit."""
+    """The gap decreases with the range of Poisson counts, to 0 in the limit."""
     spin = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1.0]])])
     for kind in (mg.MinGibbs, lambda estimator: mg.DoubleMinGibbs(batch=2.0, estimator=estimator)):
         gaps = []
@@ -79,11 +79,11 @@ def test_unbounded_estimates_have_no_gap():
 
 
 def test_lemma_2_is_false_far_above_psi():
-    """Psi = 1e-4, delta = 0.01, a = 9e-5: a draw strays at once, and comes 89 times too often."""
+    """With Psi = 1e-4, delta = 0.01, a = 9e-5 any draw deviates, 89 times too often."""
     spin = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1e-4]])])
     found = theory.lemma_2(spin, 0.01, 9e-5)
     batch = 8 * 1e-8 / 1e-4 * math.log(2 / 9e-5)
-    assert math.log1p(1e-4 / batch) > 0.01  # so any draw at all strays
+    assert math.log1p(1e-4 / batch) > 0.01  # any draw deviates
     assert found.true[0] == pytest.approx(1 - math.exp(-batch), rel=1e-9)
     assert found.true[0] / found.claimed[0] == pytest.approx(89, abs=0.5)
     assert theory.lemma_2_repaired(spin, 0.01, 9e-5).holds()
@@ -109,7 +109,7 @@ def test_the_sharper_lemma_2_needs_a_fifth_of_the_draws(total, delta):
 
 
 def test_weights_grow_in_the_convex_order_with_the_energy():
-    """The step of the proof: E (W - c)+ and E (c - W)+ are largest with every factor at its max."""
+    """In the proof, E (W - c)+ and E (c - W)+ are largest with every factor at its maximum."""
     rate, u = 3.0, np.array([0.0, 0.1, 0.4, 1.0])
     s = np.arange(120)
     chance = stats.poisson.pmf(s, rate)
@@ -133,7 +133,7 @@ def test_weights_grow_in_the_convex_order_with_the_energy():
     ids=lambda sampler: sampler.name,
 )
 def test_promises_hold_and_nothing_much_stronger_does(sampler):
-    """The negative control: half of the promised exponent, less the D of uniform proposals."""
+    """Negative control: a bound with a tenth of the exponent fails."""
     graph = mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.3)])
     found = theory.promise(graph, sampler)
     assert found.holds()
@@ -142,7 +142,7 @@ def test_promises_hold_and_nothing_much_stronger_does(sampler):
 
 @pytest.mark.parametrize("coupling", [1.0, 10.0, 20.0, 100.0])
 def test_small_gaps_keep_their_digits(coupling):
-    """Two spins: the gap is 1 / (1 + e^(2J)), far below the rounding errors of eigenvalues."""
+    """For two spins the gap is 1 / (1 + e^(2J)), far below the rounding errors of eigenvalues."""
     pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], coupling)])
     gap = theory.transition(pair, mg.Gibbs()).spectral_gap()
     assert gap == pytest.approx(1 / (1 + math.exp(2 * coupling)), rel=1e-9)
@@ -186,7 +186,7 @@ def test_a_biased_estimator_does_not_keep_the_models_law():
 
 
 def by_hand(energy, batch):
-    """MGPMH's spectral gap for one spin with one factor of that energy, summed over s."""
+    """Compute MGPMH's spectral gap for one spin with one factor of that energy, as a sum over s."""
     total, chance = 0.0, math.exp(-batch)
     for s in range(900):
         estimate = min(s * energy / batch, 700.0)
@@ -198,7 +198,7 @@ def by_hand(energy, batch):
 
 
 def test_theorem_4_is_too_strong_as_stated():
-    """One spin, one factor: L = 0.2 and lambda = 1 promise 0.9608; the gap is 0.9273 of Gibbs's."""
+    """For one spin and factor, L = 0.2 and lambda = 1 promise 0.9608, but the ratio is 0.9273."""
     graph = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 0.2]])])
     found = theory.theorem_4(graph, 1.0)
     assert found.true[0] == pytest.approx(by_hand(0.2, 1.0), abs=1e-11)
@@ -211,7 +211,7 @@ def test_theorem_4_is_too_strong_as_stated():
 @pytest.mark.parametrize("ratio", [0.001, 0.01, 0.1, 1.0])
 @pytest.mark.parametrize("energy", [0.01, 0.2, 2.0])
 def test_the_repair_of_theorem_4_holds_for_one_spin(energy, ratio):
-    """The bound of docs/theory.md, down to lambda = L."""
+    """The bound of docs/theory.md holds down to lambda = L."""
     batch = max(energy, min(energy**2 / ratio, 500.0))
     r = energy**2 / batch
     assert by_hand(energy, batch) >= 1 / bounds.mgpmh_slowdown(r)
@@ -258,7 +258,7 @@ def test_truncated_estimates_stay_within_delta():
 
 
 def test_stationary_laws_are_right_where_chains_hardly_move():
-    """Two wells with 1e-12 between them: solving a linear system would lose the digits."""
+    """With a rate of 1e-12 between two wells, solving a linear system would lose the digits."""
     rare = 1e-12
     matrix = np.array([[0.5, 0.5 - rare, rare], [0.5, 0.5, 0.0], [3 * rare, 0.0, 1 - 3 * rare]])
     everything = theory.Enumeration(mg.FactorGraph([3], []))

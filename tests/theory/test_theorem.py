@@ -14,11 +14,11 @@ from minigibbs.samplers import bounds
 from minigibbs.samplers.poisson_gibbs.ranges import conditional_ranges
 
 GRAPHS = 8
-STEPS = 60  # of each adversarial search
+STEPS = 60  # per adversarial search
 
 
 def random_graph(seed):
-    """Two or three variables of two or three values, with pairs, a table and fields."""
+    """Draw two or three variables of two or three values, with pairs, a table and fields."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(2, 4))
     sizes = [int(size) for size in rng.integers(2, 4, count)]
@@ -33,13 +33,13 @@ def random_graph(seed):
 
 
 def symmetric(matrix, law):
-    """A kernel as a symmetric matrix, without the constant functions."""
+    """Return a kernel as a symmetric matrix, without the constant functions."""
     root = np.sqrt(law)
     return root[:, None] * matrix / root - np.outer(root, root)
 
 
 def norm(matrices):
-    """The norm of the product, the first matrix applied first."""
+    """Return the norm of the product, with the first matrix applied first."""
     product = np.eye(len(matrices[0]))
     for matrix in matrices:
         product = matrix @ product
@@ -59,7 +59,7 @@ def sites(graph, sampler):
 
 
 def lazy(projections, stay):
-    """With probability `stay` nothing happens: the worst kernel that (b) allows."""
+    """Do nothing with probability `stay`: the worst kernels that (b) allows."""
     return [stay * np.eye(len(one)) + (1 - stay) * one for one in projections]
 
 
@@ -95,7 +95,7 @@ def test_samplers_are_positive_semidefinite(name):
 
 
 def test_metropolis_that_never_proposes_the_present_value_is_not():
-    """The control: a uniform spin that flips always has the eigenvalue -1."""
+    """Control: a uniform spin that always flips has the eigenvalue -1."""
     flip = np.array([[0.0, 1.0], [1.0, 0.0]])
     assert np.linalg.eigvalsh(flip)[0] == -1
 
@@ -126,7 +126,7 @@ def test_dirichlet_forms_and_asymptotic_variances(seed):
             rise = np.exp(f)[:, None] - np.exp(f)
             forms.append(((flow * gap**2).sum(), (flow * gap * rise).sum()))
         assert forms[0][0] >= forms[1][0] / slowdown - 1e-12
-        assert forms[0][1] >= forms[1][1] / slowdown - 1e-12  # of the modified log-Sobolev constant
+        assert forms[0][1] >= forms[1][1] / slowdown - 1e-12  # modified log-Sobolev constant
         (noisy, variance), (plain, _) = (
             asymptotic_variance(chain.matrix, law, f) for chain in (ours, gibbs)
         )
@@ -134,7 +134,7 @@ def test_dirichlet_forms_and_asymptotic_variances(seed):
 
 
 def test_the_second_term_of_the_asymptotic_variance_is_needed():
-    """One balanced spin, one drawn factor of M = 1, theta = 0.2: e^c is 1.52, the ratio 1.86."""
+    """One balanced spin with a drawn factor, M = 1, theta = 0.2, has e^c = 1.52 and ratio 1.86."""
     pair = mg.FactorGraph([2, 2], [mg.Potts([0], [1], 1.0), mg.Unary([0], [[0.0, 1.0]])])
     spin, sampler = pair.condition({1: 0}), mg.PoissonGibbs(heavy=0, theta=0.2)
     slowdown = sampler.guaranteed_slowdown(spin)
@@ -165,7 +165,7 @@ def test_a_mixture_loses_the_mean_of_the_slowdowns_if_slow_blocks_are_drawn_more
 
 
 def scan_bound(count, gap):
-    """The least D / (1 - D) of a sweep of `count` updates whose random scan has this gap."""
+    """Return the least D / (1 - D) of a sweep of `count` updates whose random scan has this gap."""
     return 4 * count * gap * math.sin(math.pi / (4 * math.ceil(count / 2) + 2)) ** 2
 
 
@@ -184,7 +184,7 @@ def test_sweeps_against_random_scans_on_graphs(seed):
 
 
 def plane(angles, stays):
-    """P_k = I - (1 - stay_k) u_k u_k^T for unit vectors at these angles."""
+    """Return P_k = I - (1 - stay_k) u_k u_k^T for unit vectors at these angles."""
     updates = []
     for angle, stay in zip(angles, stays, strict=True):
         u = np.array([math.cos(angle), math.sin(angle)])
@@ -194,7 +194,7 @@ def plane(angles, stays):
 
 @pytest.mark.parametrize("count", [2, 3, 6])
 def test_sweeps_against_random_scans_near_the_worst_case(count):
-    """Hill climbing from the example of docs/theory.md in the plane."""
+    """The search starts from the example of docs/theory.md in the plane."""
     rng = np.random.default_rng(count)
 
     def strain(point):
@@ -250,7 +250,7 @@ def test_what_has_no_systematic_promise_is_refused():
 
 
 def test_the_guarantee_is_false_for_the_spectral_radius_of_systematic_scans():
-    """Two spins in opposing fields: the bound 1.61 is for the random scan, and holds there."""
+    """For two spins in opposing fields, the bound 1.61 of the random scan holds only there."""
     graph = mg.FactorGraph(
         [2, 2],
         [mg.Ising([0], [1], 1.912), mg.Unary([0], [[0, 3.561]]), mg.Unary([1], [[0, -3.624]])],
@@ -266,7 +266,7 @@ def test_the_guarantee_is_false_for_the_spectral_radius_of_systematic_scans():
 
 
 def test_the_norm_version_is_false_for_the_spectral_radius():
-    """Lazy Gibbs on a frustrated triangle: 1.10 times beyond 2 e^c - 1, and fine in norm."""
+    """Lazy Gibbs on a frustrated triangle exceeds 2 e^c - 1 by 1.10 times, but not in norm."""
     graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 0, 1], [1, 2, 2], [1.252, -1.107, 0.861])])
     gibbs, slowdown = sites(graph, mg.Gibbs()), 1 / 0.6
     ours = lazy(gibbs, 0.4)
@@ -276,7 +276,7 @@ def test_the_norm_version_is_false_for_the_spectral_radius():
 
 
 def check_norms(projections, updates, slowdown):
-    """Ratio of the two sides of the norm version: 1 if it is an equality."""
+    """Return the ratio of the two sides of the norm version: 1 for equality."""
     found, plain = 1 - norm(updates) ** 2, 1 - norm(projections) ** 2
     most = theory.systematic_slowdown(slowdown) / plain - (slowdown - 1)
     assert 1 / found <= most * (1 + 1e-9)
@@ -284,7 +284,7 @@ def check_norms(projections, updates, slowdown):
 
 
 def subspaces(points, slowdown, mixed):
-    """Projections G_k orthogonal to two vectors each, and P_k with eigenvalues up to 1 - e^-c."""
+    """Return projections G_k orthogonal to two vectors each, and P_k with relaxed eigenvalues."""
     projections, updates = [], []
     for vectors, weights in zip(points, mixed, strict=True):
         basis, _ = np.linalg.qr(vectors.T)
@@ -296,7 +296,7 @@ def subspaces(points, slowdown, mixed):
 
 @pytest.mark.parametrize("slowdown", [1.2, 2.0, 8.0])
 def test_the_norm_version_near_the_worst_case(slowdown):
-    """Hill climbing over three planes in four dimensions, with relaxed projections onto them."""
+    """The search is over three planes in four dimensions, with relaxed projections onto them."""
     rng = np.random.default_rng(7)
     worst = rng.normal(0, 1, (3, 2, 4)), rng.uniform(0, 1, (3, 2))
     strain = check_norms(*subspaces(worst[0], slowdown, worst[1]), slowdown)
@@ -311,7 +311,7 @@ def test_the_norm_version_near_the_worst_case(slowdown):
 
 @pytest.mark.parametrize("slowdown", [1.5, 4.0])
 def test_the_norm_version_is_sharp(slowdown):
-    """Vectors whose neighbors have inner product -1/2: no factor below 2 e^c - 1 is enough."""
+    """For vectors whose neighbors have inner product -1/2, no factor below 2 e^c - 1 suffices."""
     count = 60
     gram = np.eye(count) - np.eye(count, k=1) / 2 - np.eye(count, k=-1) / 2
     units = np.linalg.cholesky(gram)
@@ -342,7 +342,7 @@ def test_the_identity_of_xu_and_zikatanov():
 
 
 def thresholds(spans, costs):
-    """The splits that evaluate the factors with the largest M per cost."""
+    """Generate the splits that evaluate the factors with the largest M per cost."""
     order = np.argsort(-spans / costs)
     for count in range(len(spans) + 1):
         heavy = np.zeros(len(spans), bool)
@@ -371,7 +371,7 @@ def test_with_a_guarantee_a_threshold_is_off_by_one_factor_at_most():
         spans, costs, allowed = rng.exponential(1, 8), rng.uniform(0.2, 5, 8), rng.uniform(0.1, 1)
 
         def cost(heavy, spans=spans, costs=costs, allowed=allowed):
-            tail = spans[~heavy].sum()  # (1 + theta) L_T draws for the theta that c = allowed takes
+            tail = spans[~heavy].sum()  # (1 + theta) L_T draws for the theta of the allowed c
             draws = tail if tail <= allowed else (tail + allowed) ** 2 / (4 * allowed)
             return costs[heavy].sum() + draws
 
@@ -384,7 +384,7 @@ def test_with_a_guarantee_a_threshold_is_off_by_one_factor_at_most():
 
 
 def conditional_kernel(table, theta, outside):
-    """The update of a row variable with rates from the range of the table's column `outside`."""
+    """Return the update of a row variable with rates from the range of column `outside`."""
     phi = table[:, outside] - table[:, outside].min()
     rates = theta * np.ptp(phi) + phi
     law = np.exp(phi) / np.exp(phi).sum()
@@ -411,7 +411,7 @@ def test_conditional_ranges_shrink_the_bound():
 
 
 def flip_chances(count, local, theta):
-    """Poisson-Gibbs on a spin with `count` neighbors: [number of +1 neighbors] of p and of q."""
+    """Return p and q of Poisson-Gibbs on a spin, by the number of its `count` neighbors at +1."""
     span, chances = local / count, np.empty((2, count + 1))
     for plus in range(count + 1):
         for old in range(2):
@@ -446,7 +446,7 @@ def test_poisson_gibbs_draws_no_less_than_any_exact_sampler_must(local, theta):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_conditional_ranges_are_those_of_the_tables(seed):
-    """Against the ranges of the arrays that the tables were made from, along each variable."""
+    """They equal the ranges of the tables' source arrays along each variable."""
     rng = np.random.default_rng(seed)
     sizes = [int(size) for size in rng.integers(2, 5, 4)]
     scopes = [(0, 1), (2, 1), (3, 0, 2), (1, 3)]
@@ -467,7 +467,7 @@ def test_conditional_ranges_are_those_of_the_tables(seed):
 
 
 def test_conditional_ranges_sharpen_the_guarantee_of_tables():
-    """A table that varies with its first variable by 0.1, and with its second by 3."""
+    """A table varies with its first variable by 0.1, and with its second by 3."""
     table = mg.Table([[0, 1]], [[[0.0, 3.0], [0.1, 3.1]]])
     graph = mg.FactorGraph([2, 2], [table, mg.Unary([0], [[0.0, 0.2]])])
     sampler = mg.PoissonGibbs(theta=0.5, heavy=0)
@@ -477,7 +477,7 @@ def test_conditional_ranges_sharpen_the_guarantee_of_tables():
     np.testing.assert_allclose(split.log_bound, wanted)
     assert sampler.guaranteed_slowdown(graph) == pytest.approx(math.exp(wanted[1]))
     assert theory.promise(graph, sampler).holds()
-    weaker = mg.PoissonGibbs(theta=0.5, heavy=1)  # evaluated: nothing is left to bound
+    weaker = mg.PoissonGibbs(theta=0.5, heavy=1)  # evaluated: no factor remains to be bounded
     assert weaker.guaranteed_slowdown(graph) == 1
 
 
@@ -532,9 +532,9 @@ def estimating(sizes, seed):
 @pytest.mark.parametrize("delta", [0.15, 0.4])
 @pytest.mark.parametrize("kind", ["min-gibbs", "double-min"])
 def test_variances_decay_with_unbounded_estimates(kind, delta, sizes):
-    """The quadratic form behind part (h), for all functions of the state and the estimate at once:
+    """Test the quadratic form of part (h), for all functions of the state and the estimate:
 
-    Var f <= C E(f, f) + the integral of (f - c)^2 where the estimate is off by more than delta.
+    Var f <= C E(f, f) + the integral of (f - c)^2 over estimates that deviate by more than delta.
     """
     graph, estimator = estimating(sizes, 3), mg.PoissonEstimator(6.0)
     sampler, factor = mg.MinGibbs(estimator=estimator), bounds.unbiased_exponent(graph)
@@ -562,7 +562,7 @@ def test_variances_decay_with_unbounded_estimates(kind, delta, sizes):
     variance = np.diag(law) - np.outer(law, law)
     slowdown = math.exp(factor * delta) / (1 - failure) ** 2 / gap
     form = slowdown * (energy_form + energy_form.T) / 2 + far - variance
-    seen = law > 1e-9  # functions of the others need more digits
+    seen = law > 1e-9  # functions of other states need more digits
     scale = np.sqrt(np.outer(law, law)[np.ix_(seen, seen)])
     form, far = form[np.ix_(seen, seen)] / scale, far[np.ix_(seen, seen)] / scale
     assert np.linalg.eigvalsh(form)[0] >= -1e-6
@@ -570,7 +570,7 @@ def test_variances_decay_with_unbounded_estimates(kind, delta, sizes):
 
 
 def test_the_recipe_of_min_gibbs_keeps_what_it_says():
-    """Var(P^t f) against part (h), for the indicators of the far estimates and others."""
+    """Var(P^t f) satisfies part (h), for the indicators of the far estimates and others."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.1), mg.Unary([0], [[0.0, 0.1]])])
     sampler = mg.MinGibbs(slowdown=2.5, failure=0.2)
     chain, gap = theory.transition(graph, sampler), theory.transition(graph, mg.Gibbs())
@@ -597,13 +597,13 @@ def test_the_recipe_of_min_gibbs_keeps_what_it_says():
 
 
 def absolute_mean(sizes, means):
-    """E|X| / sd(X) of a sum of centered Poisson variables, by enumeration."""
+    """Return E|X| / sd(X) of a sum of centered Poisson variables, by enumeration."""
     counts, chance = poisson_grid(means)
     return chance @ np.abs((counts - means) @ sizes) / math.sqrt(means @ sizes**2)
 
 
 def absolute_difference(a, b):
-    """E|D - (a - b)| for the difference D of Poisson variables with means a >= b: part (i)."""
+    """Return E|D - (a - b)| for the difference D of Poisson variables, means a >= b: part (i)."""
     whole, argument = np.floor(a - b), 2 * np.sqrt(a * b)
 
     def share(k):  # P(D = k)
@@ -619,7 +619,7 @@ WORST = math.sqrt(2 / math.e)
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_absolute_difference_of_poisson_variables(seed):
-    """The formula of the proof against enumeration."""
+    """The formula of the proof matches enumeration."""
     b, more = np.random.default_rng(seed).uniform(0, [2, 3]) * (seed > 0, 1)
     means = np.array([b + more, b])
     found = absolute_difference(means[:1], means[1:])[0] / math.sqrt(means.sum())
@@ -628,12 +628,12 @@ def test_the_absolute_difference_of_poisson_variables(seed):
 
 def test_one_poisson_variable_attains_the_bound_of_the_lemma():
     assert absolute_mean(np.ones(1), np.array([0.5])) == pytest.approx(WORST)
-    for mean in (0.45, 0.55):  # and nothing smaller is a bound near it
+    for mean in (0.45, 0.55):  # no smaller value is a bound near it
         assert 0.99 * WORST < absolute_mean(np.ones(1), np.array([mean])) < WORST
 
 
 def test_the_lemma_for_means_that_add_up_to_little_or_much():
-    """Both analytic parts: where they end, and that the inequalities hold there."""
+    """Both analytic parts: their limits, and the inequalities there."""
     assert 0.61 * 1.61 < 1
     assert 2 * math.sqrt(2.4) * special.ive(0, 2.4) < WORST
     assert special.ive(1, 2.4) / special.ive(0, 2.4) < 1 - 1 / 4.8
@@ -645,7 +645,7 @@ def test_the_lemma_for_means_that_add_up_to_little_or_much():
 
 
 def test_the_lemma_in_between():
-    """The finite part of the proof: E|D - (a - b)| grows with a and b, so corners bound squares."""
+    """In the finite part of the proof E|D - (a - b)| grows with a and b: corners bound squares."""
     side = 1 / 200
     low = np.arange(0, 2.4, side)
     a, b = (axis.ravel() for axis in np.meshgrid(low, low, indexing="ij"))
@@ -663,7 +663,7 @@ def test_estimates_differ_by_no_more_than_the_lemma_says(seed):
     count = int(rng.integers(1, 4))
     means, sizes = rng.dirichlet(np.ones(count)), rng.uniform(-1, 1, count)
     means *= 10 ** rng.uniform(-1, 0.7)
-    if seed % 2:  # near the extreme case: all of one sign, and means that add up to about 1/2
+    if seed % 2:  # near the extreme case: one sign, and means with a sum of about 1/2
         means, sizes = means * rng.uniform(0.4, 0.6) / means.sum(), rng.uniform(0.9, 1, count)
     counts, chance = poisson_grid(means)
     found = chance @ np.abs((counts - means) @ sizes)

@@ -1,4 +1,4 @@
-"""Transition matrices by enumeration: the theorems hold, and the kernels follow the matrices."""
+"""Transition matrices by enumeration: the theorems hold, and the kernels match the matrices."""
 
 import itertools
 
@@ -69,14 +69,14 @@ def transition(model, name):
 @pytest.mark.parametrize("model", TINY)
 @pytest.mark.parametrize("name", REVERSIBLE | BIASED)
 def test_reversible_with_the_law_of_the_theorems(name, model):
-    """Theorems 1, 3 and 5: detailed balance, on (state, energy) where energies are stored."""
+    """Theorems 1, 3 and 5: detailed balance holds, on (state, energy) if energies are stored."""
     t = transition(model, name)
     flow = t.law[:, None] * t.matrix
     assert t.matrix.min() >= -1e-15
     np.testing.assert_allclose(t.matrix.sum(axis=1), 1.0, atol=1e-12)
     np.testing.assert_allclose(flow, flow.T, atol=1e-14)
     bias = np.abs(t.marginal(t.law) - naive.distribution(TINY[model])).max()
-    # only the cut Poisson tails may be missing, 1e-12 per factor
+    # Only the cut Poisson tails may be missing, 1e-12 per factor.
     assert bias < 1e-10 if name in REVERSIBLE else bias > 1e-3
 
 
@@ -99,7 +99,7 @@ def test_exact_estimates_are_plain_gibbs(model):
 
 
 def test_every_sampler_has_a_transition():
-    """Registering a sampler asks for its matrix."""
+    """A registered sampler must have a matrix."""
     for name, sampler in SINGLE_SITE.items():
         t = theory.transition(SPIN, sampler())
         np.testing.assert_allclose(t.matrix.sum(axis=1), 1.0, atol=1e-12, err_msg=name)
@@ -124,7 +124,7 @@ def test_implicit_factors_are_refused():
 
 
 def poisson_gibbs_by_hand(weights, theta, heavy, old, values):
-    """One variable of three values, its neighbors at `values`: its row, summed over counts."""
+    """Return the row of one variable of three values, its neighbors at `values`, as a sum."""
     total, exact = np.zeros(3), np.zeros(3)
     for weight, value in zip(weights[:heavy], values[:heavy], strict=True):
         exact[value] += weight
@@ -140,7 +140,7 @@ def poisson_gibbs_by_hand(weights, theta, heavy, old, values):
 
 @pytest.mark.parametrize("heavy", [0, 1])
 def test_factors_of_equal_strength_are_told_apart(heavy):
-    """A triangle of equal pairs: the tail is found by entry, not by the size of M."""
+    """In a triangle of equal pairs, minibatched factors are identified by entry, not by M."""
     triangle = mg.FactorGraph([3] * 3, [mg.Potts([0, 1, 0], [1, 2, 2], 0.5)])
     t = theory.transition(triangle, mg.PoissonGibbs(theta=0.5, heavy=heavy))
     states = t.enumeration.states.tolist()
@@ -151,7 +151,7 @@ def test_factors_of_equal_strength_are_told_apart(heavy):
 
 
 def test_a_tie_does_not_change_the_gap():
-    """The same triangle with weights apart by a hair: .904 of Gibbs's gap, not .818."""
+    """The triangle with slightly different weights has the same .904 of Gibbs's gap, not .818."""
     gaps = []
     for weights in ([0.5, 0.5, 0.5], [0.5, 0.5 + 1e-7, 0.5 - 1e-7]):
         triangle = mg.FactorGraph([2] * 3, [mg.Potts([0, 1, 0], [1, 2, 2], weights)])
@@ -162,7 +162,7 @@ def test_a_tie_does_not_change_the_gap():
 
 
 def test_large_batches_do_not_underflow():
-    """One spin with field 1: lambda is above 1,000, and no count near 0 has any chance."""
+    """With one spin of field 1, lambda is above 1,000, and counts near 0 have no probability."""
     t = theory.transition(SPIN, mg.MinGibbs(batch=1067.0))
     assert t.law.min() > 0
     assert 0.2 < t.spectral_gap() < 0.27  # 1 - T(x, x) of plain Gibbs is 0.2689
@@ -181,11 +181,11 @@ def test_local_minibatch_has_another_law():
 
 
 def one_update(t, name, model, row, count, seed, sampler=None):
-    """Rows of the matrix that the kernel moves to from `row`, `count` times over."""
+    """Return the rows of the matrix to which the kernel moves from `row`, `count` times."""
     graph, sampler = TINY[model], sampler or EVERY[name]
     starts = np.repeat(t.enumeration.states[t.state[row]][None], count, axis=0)
     shift = 0.0
-    if "exact" in name:  # kernels leave energies unshifted there
+    if "exact" in name:  # kernels store unshifted energies there
         shift = graph.log_potential(starts[0]) - graph.offset - t.energy[row]
     carried = np.full((count, 1), t.energy[row] + shift)
     if name.startswith(("gibbs", "poisson", "tuna", "mgpmh", "local")):
@@ -207,9 +207,9 @@ def one_update(t, name, model, row, count, seed, sampler=None):
 @pytest.mark.parametrize("model", TINY)
 @pytest.mark.parametrize("name", EVERY)
 def test_kernel_follows_the_matrix(name, model):
-    """One update of the kernel, many times from fixed rows, against that row of the matrix.
+    """Test one update of the kernel, many times from fixed rows, against those rows of the matrix.
 
-    Three rows each, so the false-alarm rate of a test is 3e-4.
+    With three rows each, the false-alarm rate of a test is 3e-4.
     """
     t = transition(model, name)
     law = t.law if t.law is not None else t.stationary()
@@ -234,7 +234,7 @@ def test_kernel_follows_the_matrix(name, model):
     ],
 )
 def test_kernel_with_a_slightly_wrong_batch_is_caught(name):
-    """The negative control: the same test must see a batch that is off."""
+    """Negative control: the same test must detect a wrong batch."""
     wrong = {
         "poisson-gibbs-no-heavy": mg.PoissonGibbs(heavy=0, theta=0.6),
         "mgpmh": mg.MGPMH(batch=1.5),

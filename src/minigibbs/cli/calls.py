@@ -1,4 +1,4 @@
-"""Calls spelled as text, for the command line: `potts-rbf:side=20,states=10`."""
+"""Function calls as text on the command line: `potts-rbf:side=20,states=10`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def call(text: str, known: dict[str, Callable[..., T]], what: str) -> T:
 
 
 def read_value(name: str, key: str, text: str, kind: str) -> Any:
-    """Read one value, or say what it should have been."""
+    """Read one value; the error names the expected type."""
     try:
         return _READERS[kind](text.lower())
     except (ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""The demonstration behind `make demo`: the paper's Potts model, from its worst start."""
+"""Demonstration of `make demo`: the paper's Potts model, from its worst initial state."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def run_demo(updates: int = UPDATES, seed: int = 0, progress: bool = True) -> Ru
 
 
 def check_picture(path: str | os.PathLike[str]) -> None:
-    """Raise if the picture could not be written; asked before sampling."""
+    """Raise an error if the picture cannot be written; called before sampling."""
     files.check_target(path)
     plots.picture_format(path)
 
 
 def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:
-    """Draw the error against updates, and states on the way from the worst start."""
+    """Plot the error against updates, and states on the way from the worst initial state."""
     whole, (left, right) = plots.figure(2)
     plots.plot_error(run, left)
     if run.kept_draws is None:
         raise SampleError("this run kept no draws; sample with record=('draws', ...)")
     last = run.draws.shape[1] - 1
-    shown = [0, min(9, last), last]  # records, of which there is one every `thin` updates
+    shown = [0, min(9, last), last]  # indices of records, one per `thin` updates
     side = math.isqrt(run.draws.shape[2])
     _draw_states(run.draws[0, shown], side, right)
     updates = ", ".join(f"{run.record_updates[record]:,}" for record in shown)
@@ -65,7 +65,7 @@ def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:
 
 
 def describe_demo(run: Run) -> list[str]:
-    """Return what was done, in three lines, and what to type next.
+    """Return a description of the demo in three lines, and suggestions for commands.
 
     The demo starts all chains at one state and has no warm-up, because its picture shows how
     they leave that state. The summary of a run would warn about that.
@@ -88,7 +88,7 @@ def describe_demo(run: Run) -> list[str]:
 
 
 def _draw_states(states: NDArray[Any], side: int, axes: Any) -> None:
-    """States of a square grid side by side, one color per value."""
+    """Draw states of a square grid in a row, one color per value."""
     gap = np.full((side, 1), np.nan)
     parts = [part for state in states for part in (gap, state.reshape(side, side))]
     axes.imshow(np.hstack(parts[1:]), cmap="tab10", interpolation="nearest")

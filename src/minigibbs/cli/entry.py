@@ -1,4 +1,4 @@
-"""The program `minigibbs`: Ctrl-C ends it with a clean message from its first moment on."""
+"""Entry point of `minigibbs`, which ends cleanly on Ctrl-C from its first moment on."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from types import FrameType
 
 from minigibbs._version import __version__
 
-VERSION = f"minigibbs {__version__}"
-
 
 def main() -> None:
-    """Run the command line; Ctrl-C during imports ends like Ctrl-C later on.
+    """Run the command line; Ctrl-C during imports ends like Ctrl-C later.
 
     The version is printed without importing the commands, which takes most of a second.
     """
     if sys.argv[1:] == ["--version"]:
-        print(VERSION)
+        print(f"minigibbs {__version__}")
         return
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
@@ -35,6 +33,6 @@ def main() -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """End at once: an exception may be replaced by the module that is being imported."""
+    """Exit immediately: a module in the middle of its import may replace an exception."""
     os.write(2, b"interrupted\n")
     os._exit(130)

@@ -1,4 +1,4 @@
-"""A model from the command line: a file or a generator, with what is known about it."""
+"""Models on the command line: a file or a generator, with evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_model(
     evidence: Path | None,
     given: list[str] | None,
 ) -> FactorGraph:
-    """A model from `name:key=value,...` or from a file, with its evidence."""
+    """Read a model from `name:key=value,...` or from a file, with its evidence."""
     options = {} if floor is None else {"floor": floor}
     options |= {"evidence": False} if ignore_evidence else {}
     if text.partition(":")[0] in GENERATORS:
@@ -70,7 +70,7 @@ def _condition(graph: FactorGraph, given: list[str]) -> FactorGraph:
 
 
 def typed(text: str, known: Container[Any]) -> Any:
-    """What a person means by a text: a name that is known, or the number it spells."""
+    """Convert text to a known name, or to the number that it represents."""
     for read_number in (int, float) if text not in known else ():
         try:
             return read_number(text)

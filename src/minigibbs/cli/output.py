@@ -1,4 +1,4 @@
-"""What commands leave: results saved first, then told; warnings on stderr; exit codes."""
+"""Output of commands: results are saved, then printed; warnings on stderr; exit codes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from minigibbs.system.files import check_target
 from minigibbs.system.text import printable
 from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME
 
-# How a program ends that did not do all that was asked; 0 is for one that did.
+# Exit codes of commands that ended early; 0 means that all work was done.
 EXIT_CODES = {INTERRUPTED: 130, TERMINATED: 143, TIME: 3}
 _STDOUT = Path("-")
 
 
 def check_out(out: Path | None, kept: list[str], as_json: bool) -> None:
-    """Refuse an output that could not be written, before any sampling."""
+    """Refuse an output that cannot be written, before any sampling."""
     if out is None:
         return
     if out != _STDOUT:
@@ -45,7 +45,7 @@ def check_out(out: Path | None, kept: list[str], as_json: bool) -> None:
 
 @contextmanager
 def warnings_in_lines() -> Iterator[None]:
-    """Let every warning be a line on stderr."""
+    """Print every warning as a line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: warn(str(message))
@@ -54,7 +54,7 @@ def warnings_in_lines() -> Iterator[None]:
 
 @contextmanager
 def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[None]:
-    """Report what a run that had to stop has sampled, and warn in a line."""
+    """Save and report the results of a stopped run, and print warnings as lines."""
     with warnings_in_lines():
         try:
             yield
@@ -65,7 +65,7 @@ def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[No
 
 
 def finish(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
-    """Save and report a run; the exit code says if it ended before its time."""
+    """Save and report a run; the exit code tells whether it ended early."""
     if run.info.ended not in EXIT_CODES:
         keep(run, out, as_json, show, **extra)
         return
@@ -74,7 +74,7 @@ def finish(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -
 
 
 def _keep_what_there_is(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
-    """Save and report a run that ended before its time, perhaps before anything was recorded."""
+    """Save and report a run that ended early, perhaps before anything was recorded."""
     try:
         keep(run, out, as_json, show, **extra)
     except SampleError as error:
@@ -82,7 +82,7 @@ def _keep_what_there_is(run: Run, out: Path | None, as_json: bool, show: int, **
 
 
 def keep(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
-    """Save a run, then say what came out."""
+    """Save a run, then print its results."""
     if out is not None:
         save_marginals(run, out)
     if out == _STDOUT:
@@ -125,7 +125,7 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
     table.add_column(style="dim")
     table.add_column(justify="right")
     for label, value in summary.rows():
-        table.add_row(label, Text(value))  # no markup: names may hold brackets
+        table.add_row(label, Text(value))  # no markup: names may contain brackets
     Console(file=sys.stdout).print(table)
     if recorded:
         print_marginals(run, show)
@@ -139,7 +139,7 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
 
 
 def all_marginals(result: Run | Answer) -> dict[str, dict[str, float]]:
-    """Marginals of all variables by name, for JSON; clamped ones too."""
+    """Return the marginals of all variables by name, for JSON, including clamped ones."""
     domains = result.domains
     return {
         domains.name(variable): by_label(domains.values(variable), shares)
@@ -148,7 +148,7 @@ def all_marginals(result: Run | Answer) -> dict[str, dict[str, float]]:
 
 
 def by_label(values: tuple[Any, ...], probability: NDArray[np.float64]) -> dict[str, float]:
-    """Probabilities by label, for JSON; labels of the same text, such as 1 and "1", differ."""
+    """Return probabilities by label, for JSON; 1 and "1" get different labels."""
     return dict(zip(unique_names(values), probability.tolist(), strict=True))
 
 
@@ -165,5 +165,5 @@ def print_marginals(result: Run | Answer, show: int) -> None:
 
 
 def warn(text: str) -> None:
-    """A line on stderr."""
+    """Print a warning on stderr."""
     typer.echo(f"warning: {printable(text)}", err=True)

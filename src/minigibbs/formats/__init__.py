@@ -1,4 +1,4 @@
-"""Model files: one module per format, chosen by the ending of the name."""
+"""Model files: one module per format, selected by the ending of the name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from minigibbs.system.boundary import checked
 
 
 def _packed(ending: str, module: ModuleType) -> dict[str, ModuleType]:
-    """A format that is read and written plain or compressed."""
+    """Return the entries of a format that is read and written plain or compressed."""
     return {f"{ending}{packing}": module for packing in ("", ".gz", ".xz")}
 
 
@@ -46,7 +46,7 @@ FORMATS: dict[str, ModuleType] = {
     **_packed(".gset", gset),
     **_packed(".rud", gset),
     **_packed(".mc", gset),
-    "graph.meta": dimmwitted,  # or the folder that it lies in
+    "graph.meta": dimmwitted,  # or its folder
 }
 
 
@@ -70,7 +70,7 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     Raises
     ------
     FormatError
-        If the format is unknown, or the file is not as its format requires.
+        If the format is unknown, or the file violates its format.
 
     Examples
     --------

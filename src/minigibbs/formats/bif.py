@@ -1,6 +1,7 @@
-"""Bayesian networks in the Interchange Format (.bif), as the Bayesian Network Repository has them.
+"""Bayesian networks in the Interchange Format (.bif), used by the Bayesian Network Repository.
 
-`docs/formats.md` says what is read. A conditional table is a factor; names and labels are kept.
+`docs/formats.md` describes the supported syntax. A conditional table is a factor; names and labels
+are kept.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from minigibbs.formats.networks import MOST_ARITY, conditionals, row_error
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor
 from minigibbs.formats.text import read_text, write_text
-from minigibbs.graph.domains import MAX_DOMAIN
+from minigibbs.graph.domains import MAX_DOMAIN, all_values
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
-_TABLE_BYTES = 40  # of memory for each entry of a table while a graph is made of it
+_TABLE_BYTES = 40  # bytes per entry of a table while its graph is built
 _WORD = re.compile(
     r"""//[^\n]*             # a comment
       | /\*.*?(?:\*/|\Z)     # a comment, closed or not
@@ -39,7 +40,7 @@ _PLAIN = re.compile(r"[^\W\d][\w.-]*|-?\d[\w.]*")  # a name that needs no quotes
 
 class _Word(NamedTuple):
     text: str
-    place: int  # where it starts in the file
+    place: int  # index of its first character in the file
 
 
 class _Variable(NamedTuple):
@@ -50,15 +51,15 @@ class _Variable(NamedTuple):
 def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGraph:
     """Read a Bayesian network; .gz and .xz are decompressed.
 
-    States that a table forbids whatever the others do are pruned.
+    States that a table excludes for all states of the other variables are pruned.
 
     Parameters
     ----------
     path
         The file.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning, with a
-        warning: that is another model. By default zeros stay zeros.
+        Smaller probabilities, zeros included, are raised to it after the pruning, with a warning:
+        this changes the model. By default zeros are kept.
     """
     check_floor(floor)
     network = _Network(_Words(path))
@@ -68,14 +69,15 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a graph that is a product of conditional probabilities; pruned states are left out."""
+    """Write a graph that is a product of conditional probabilities, with pruned states."""
     write_text(path, list(_lines(graph, path)))
 
 
 def _lines(graph: FactorGraph, path: str | os.PathLike[str]) -> Iterator[str]:
     names = [_written(graph.domains.name(v), path) for v in range(len(graph))]
-    labels = [[_written(str(x), path) for x in graph.domains.values(v)] for v in range(len(graph))]
-    found = conditionals(graph, path)
+    found, labels = conditionals(graph, path), list[list[str]]()
+    for variable in range(len(graph)):
+        labels.append([_written(str(x), path) for x in all_values(graph.domains, variable)])
     yield "network minigibbs {\n}\n"
     for name, row in zip(names, labels, strict=True):
         states = ", ".join(row)
@@ -92,7 +94,7 @@ def _lines(graph: FactorGraph, path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def _written(name: str, path: str | os.PathLike[str]) -> str:
-    """A name as the file has it, in quotes if it is not one word."""
+    """Return a name in the file's syntax, quoted if it is not one word."""
     if _PLAIN.fullmatch(name):
         return name
     if not name.isprintable() or '"' in name:
@@ -101,7 +103,7 @@ def _written(name: str, path: str | os.PathLike[str]) -> str:
 
 
 class _Words:
-    """The words of a file, one after another; errors name the line."""
+    """The words of a file in order; errors name the line."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path, self.next = path, 0
@@ -121,37 +123,37 @@ class _Words:
         return len(self._words)
 
     def peek(self) -> str:
-        """The next word, left in place; empty at the end."""
+        """Return the next word without advancing; empty at the end."""
         return self._words[self.next].text if self.next < len(self._words) else ""
 
     def take(self, what: str) -> str:
-        """The next word; `what` says what it is, for errors."""
+        """Return the next word; `what` describes it in errors."""
         if self.next == len(self._words):
             raise self.error(f"expected {what}, got the end of the file")
         self.next += 1
         return self._words[self.next - 1].text
 
     def name(self, what: str) -> str:
-        """The next word as a name, without its quotes."""
+        """Return the next word as a name, without its quotes."""
         word = self.take(what)
         if word in "{}()[]|,;" or word == '"':
             raise self.error(f"expected {what}, got {word!r}", back=1)
         return word[1:-1] if word.startswith('"') else word
 
     def expect(self, *wanted: str) -> None:
-        """Pass over words that must come next."""
+        """Skip words that must come next."""
         for word in wanted:
             got = self.take(repr(word))
             if got != word:
                 raise self.error(f"expected {word!r}, got {_shown(got)}", back=1)
 
     def skip_past(self, ending: str) -> None:
-        """Pass over everything up to a word."""
+        """Skip all words up to and including a word."""
         while self.take(repr(ending)) != ending:
             pass
 
     def names_until(self, ending: str, what: str) -> list[str]:
-        """Names up to a word, with or without commas."""
+        """Read names up to a word, with or without commas."""
         found = []
         while self.peek() != ending:
             if self.peek() == ",":
@@ -162,7 +164,7 @@ class _Words:
         return found
 
     def numbers(self, what: str) -> list[float]:
-        """Probabilities up to a semicolon."""
+        """Read probabilities up to a semicolon."""
         found = []
         while (word := self.take(f"{what}, and ';'")) != ";":
             if word != ",":
@@ -181,7 +183,7 @@ class _Words:
         return value
 
     def error(self, message: str, back: int = 0, place: int | None = None) -> FormatError:
-        """An error at the word that is next, or some before it."""
+        """Return an error at the next word, or at a word before it."""
         if place is None:
             word = self.next - back
             place = self._words[word].place if word < len(self._words) else len(self._text)
@@ -190,7 +192,7 @@ class _Words:
 
 
 class _Network:
-    """What a file says: variables first, then the tables over them."""
+    """The contents of a file: variables first, then the tables over them."""
 
     def __init__(self, words: _Words) -> None:
         self.variables: dict[str, _Variable] = {}
@@ -208,7 +210,7 @@ class _Network:
             raise words.error(f"expected {what}, got the end of the file")
 
     def _read_blocks(self) -> list[int]:
-        """Read the variables; returns where the tables are."""
+        """Read the variables; return the positions of the tables."""
         words, tables = self._words, []
         while words.peek():
             keyword = words.take("a block")
@@ -264,7 +266,7 @@ class _Network:
         return labels
 
     def _read_table(self, described: set[str]) -> None:
-        """One `probability` block: the first variable given the others."""
+        """Read one `probability` block: the first variable given the others."""
         words = self._words
         child, *parents = scope = self._read_scope()
         if child in described:
@@ -301,7 +303,7 @@ class _Network:
     def _read_rows(
         self, child: str, variables: list[_Variable], shape: list[int]
     ) -> tuple[NDArray[np.float64] | dict[tuple[int, ...], list[float]], list[float] | None]:
-        """A whole table, or its rows by the states of the parents, and the row of the others."""
+        """Read a whole table, or its rows by the parents' states, and the default row."""
         words, what = self._words, f"probabilities of {child!r}"
         rows: dict[tuple[int, ...], list[float]] = {}
         whole: NDArray[np.float64] | None = None
@@ -352,7 +354,7 @@ class _Network:
         default: list[float] | None,
         shape: list[int],
     ) -> NDArray[np.float64]:
-        """The table of some rows; a default may make it far larger than the file."""
+        """Build the table from some rows; a default may make it far larger than the file."""
         if default is None and len(rows) < math.prod(shape[1:]):
             missing = next(place for place in product(*map(range, shape[1:])) if place not in rows)
             raise self._words.error(

@@ -1,8 +1,8 @@
 """Cost function networks (.cfn): JSON with names, labels and decimal costs.
 
 A state of total cost c has the log-potential -beta * c. The file states an upper bound, such as
-"<12.5": a cost of at least that is forbidden. With ">" the network is maximized, and its numbers
-are log-potentials.
+"<12.5": a cost of at least the bound is forbidden. With ">" the network is maximized, and its
+numbers are log-potentials.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 
 from minigibbs.errors import FormatError
 from minigibbs.exact.costs import cost_functions, top_cost
+from minigibbs.formats.tables import constant_group
 from minigibbs.formats.text import read_text, write_text
-from minigibbs.graph.factors import Table
+from minigibbs.graph.factors import Factors, Table
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
@@ -48,13 +49,16 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
         names, labels = _variables(whole["variables"])
         functions = whole["functions"]
         listed = functions.values() if isinstance(functions, Mapping) else functions
-        groups = []
+        groups, constant = list[Factors](), 0.0
         for function in listed:
             scope, costs = _costs(function, names, labels)
             with np.errstate(invalid="ignore"):
                 forbidden = sign * costs >= top
+            logs = np.where(forbidden, -np.inf, -beta * sign * costs)
             if scope:
-                groups.append(Table([scope], np.where(forbidden, -np.inf, -beta * sign * costs)))
+                groups.append(Table([scope], logs))
+            else:
+                constant += float(logs)
     except (
         KeyError,
         TypeError,
@@ -66,17 +70,19 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
     ) as error:
         raise FormatError(f"{path}: this is no cost function network: {error!r}") from error
     named = {k: row for k, row in enumerate(labels) if not isinstance(row, range)}
-    return FactorGraph([len(row) for row in labels], groups, names, named or None)
+    sizes = [len(row) for row in labels]
+    groups += constant_group(path, constant, sizes[0] if sizes else 0)
+    return FactorGraph(sizes, groups, names, named or None)
 
 
 def _bound(text: str) -> tuple[float, float]:
-    """1 for costs and -1 for gains, and the bound of costs."""
+    """Return 1 for costs or -1 for gains, and the bound of costs."""
     sign = {"<": 1.0, ">": -1.0}[text[0]]
     return sign, sign * float(text[1:])
 
 
 def _variables(given: Any) -> tuple[list[str], list[Sequence[Any]]]:
-    """Names, and the labels of each variable; numbers where there are none."""
+    """Return the names and the labels of each variable; numbers if there are no labels."""
     pairs = given.items() if isinstance(given, Mapping) else enumerate(given)
     names, labels = list[str](), list[Sequence[Any]]()
     for name, values in pairs:
@@ -90,7 +96,7 @@ def _variables(given: Any) -> tuple[list[str], list[Sequence[Any]]]:
 def _costs(
     function: Mapping[str, Any], names: list[str], labels: list[Sequence[Any]]
 ) -> tuple[list[int], np.ndarray[Any, Any]]:
-    """The variables and the costs of one function."""
+    """Return the variables and the costs of one function."""
     if "type" in function:
         raise ValueError(f"global cost functions are not read, such as {function['type']!r}")
     scope = [v if isinstance(v, int) else names.index(v) for v in function["scope"]]
@@ -114,7 +120,7 @@ def _costs(
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     """Write a graph as costs with names and labels; costs are rounded to 1e-9.
 
-    Reading the file gives the same model but for a constant.
+    Reading the file gives the same model up to a constant.
     """
     _, costs = cost_functions(graph)
     top = round(top_cost(costs), _DIGITS)

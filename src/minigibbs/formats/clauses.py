@@ -1,4 +1,4 @@
-"""Clauses of literals, as the DIMACS formats list them, as factors."""
+"""Conversion of clauses of literals in DIMACS formats to factors."""
 
 from __future__ import annotations
 
@@ -11,51 +11,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError
+from minigibbs.formats.tables import constant_group
 from minigibbs.formats.text import Numbers
 from minigibbs.graph.factors import Factors, Logical, Table, Unary
 from minigibbs.graph.factors.base import LARGEST
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
-MOST_HARD = 16  # literals of a hard clause, which is a table
+MOST_HARD = 16  # literals of a hard clause, which becomes a table
 MOST_VARIABLES = 2**31 - 1
-_VARIABLE_BYTES = 64  # of memory for each variable of a graph
+_VARIABLE_BYTES = 64  # bytes per variable of a graph
 
 
 class Clauses(NamedTuple):
-    """Clauses, one after the other."""
+    """Concatenated clauses."""
 
     literals: NDArray[np.int64]  # of all clauses; variable v is v, or -v if it is negated
-    start: NDArray[np.int64]  # [clauses + 1] where each clause begins in `literals`
+    start: NDArray[np.int64]  # [clauses + 1] index of each clause's first literal
     weight: NDArray[np.float64]  # [clauses] cost if violated; infinite for a hard clause
 
 
 def read_count(numbers: Numbers) -> int:
-    """The number of variables, checked before memory is taken."""
+    """Read the number of variables, checked before memory is allocated."""
     return require_room(numbers.integer("the number of variables", 1, MOST_VARIABLES))
 
 
 def require_room(variables: int) -> int:
-    """The number of variables, or an error if a graph of them does not fit into memory."""
+    """Return the number of variables; raise an error if a graph of them exceeds memory."""
     what = f"a graph of {variables:,} variables"
     memory.require(variables * _VARIABLE_BYTES, what, "use a smaller model")
     return variables
 
 
 def two_valued(variables: int, factors: list[Factors]) -> FactorGraph:
-    """A graph of variables with two values each."""
+    """Build a graph of variables with two values each."""
     return FactorGraph(np.full(variables, 2, dtype=np.int32), factors)
 
 
 def read_beta(beta: float) -> float:
-    """An inverse temperature: finite, not negative."""
+    """Check an inverse temperature: finite and nonnegative."""
     if not 0 <= beta <= LARGEST:
         raise FormatError(f"beta must be a finite number of at least 0, got {beta}")
     return float(beta)
 
 
 def read_hard(hard: float | None) -> float:
-    """The cost of a violated hard clause: infinite, or the number that was given."""
+    """Return the cost of a violated hard clause: infinite, or the given number."""
     if hard is None:
         return math.inf
     if not 0 < hard <= LARGEST:
@@ -64,9 +65,9 @@ def read_hard(hard: float | None) -> float:
 
 
 def read_clauses(numbers: Numbers, variables: int, weighted: bool) -> Clauses:
-    """The clauses that are left in a file, each ended by 0.
+    """Read the remaining clauses of a file, each ended by 0.
 
-    A weighted clause begins with its weight; those of hard clauses are told by the caller.
+    A weighted clause begins with its weight; the caller marks hard clauses.
     """
     begun = numbers.left
     values = numbers.take(begun, "clauses")
@@ -98,10 +99,10 @@ def read_clauses(numbers: Numbers, variables: int, weighted: bool) -> Clauses:
 
 
 def clause_groups(path: str | os.PathLike[str], clauses: Clauses, beta: float) -> list[Factors]:
-    """Factors whose sum is -beta times the weight of all violated clauses.
+    """Build factors whose sum is -beta times the weight of all violated clauses.
 
-    Hard clauses become tables with one forbidden entry, shared by all clauses with as many
-    negations. Soft ones become formulas.
+    Hard clauses become tables with one forbidden entry; clauses with the same number of negations
+    share a table. Soft clauses become formulas.
     """
     groups: list[Factors] = []
     constant = 0.0
@@ -120,15 +121,13 @@ def clause_groups(path: str | os.PathLike[str], clauses: Clauses, beta: float) -
                 continue
             groups += _hard(path, literals[hard])
             groups += _soft(literals[~hard], beta * weight[~hard])
-    if constant:
-        groups.append(Unary([0], [[constant, constant]]))
-    return groups
+    return groups + constant_group(path, constant, 2)
 
 
 def _distinct(
     rows: NDArray[np.int64], weight: NDArray[np.float64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Rows without repeated literals, by length; those that hold both v and -v are left out."""
+    """Yield rows without repeated literals, by length; drop those with both v and -v."""
     order = np.argsort(np.abs(rows), axis=1, kind="stable")
     rows = np.take_along_axis(rows, order, axis=1)
     repeated = np.zeros(len(rows), dtype=np.bool_)
@@ -152,7 +151,7 @@ def _hard(path: str | os.PathLike[str], literals: NDArray[np.int64]) -> Iterator
             f"{MOST_HARD} variables; read the file with hard=20.0, which makes a violated hard "
             "clause e^20 times less probable instead of impossible"
         )
-    literals = np.sort(literals, axis=1)  # negated ones first
+    literals = np.sort(literals, axis=1)  # negated literals first
     negated = np.count_nonzero(literals < 0, axis=1)
     for many in np.unique(negated).tolist():
         scope = np.abs(literals[negated == many]) - 1
@@ -162,6 +161,6 @@ def _hard(path: str | os.PathLike[str], literals: NDArray[np.int64]) -> Iterator
 
 
 def _soft(literals: NDArray[np.int64], weight: NDArray[np.float64]) -> Iterator[Factors]:
-    """A clause is violated if all its literals are false."""
+    """Yield formulas of violated clauses: all of their literals are false."""
     if len(literals):
         yield Logical("and", np.abs(literals) - 1, -weight, negated=literals > 0)

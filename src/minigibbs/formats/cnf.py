@@ -1,6 +1,6 @@
 """Boolean formulas in conjunctive normal form (.cnf), with or without weights of literals.
 
-`docs/formats.md` says what is read. Value 1 is true, and variable v has the number v - 1.
+`docs/formats.md` describes the supported syntax. Value 1 is true, and variable v has index v - 1.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from minigibbs.formats.text import Numbers, read_text, without_comments
 from minigibbs.graph.factors import Factors, Unary
 from minigibbs.graph.graph import FactorGraph
 
-_END = re.compile(rb"^\s*%\s*$", re.MULTILINE)  # SATLIB ends its files with it, and a 0
+_END = re.compile(rb"^\s*%\s*$", re.MULTILINE)  # SATLIB's files end with it and a 0
 _SHOW = b"show"
 
 
 def read(path: str | os.PathLike[str], hard: float | None = None) -> FactorGraph:
     """Read a formula: the uniform distribution over its solutions; .gz and .xz are decompressed.
 
-    Weights of literals (`c p weight 1 0.3 0`), as the Model Counting Competition has them, become
-    unary factors, and Z is then the weighted count of the solutions.
+    Weights of literals (`c p weight 1 0.3 0`), in the format of the Model Counting Competition,
+    become unary factors. Z is then the weighted count of the solutions.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def read(path: str | os.PathLike[str], hard: float | None = None) -> FactorGraph
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Refuse: a factor graph is not a formula."""
+    """Raise an error: a factor graph is not a formula."""
     raise FormatError(
         f"{path}: a .cnf file holds a formula, and a factor graph need not be one; write a .uai or "
         ".mg file"
@@ -67,7 +67,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
 
 
 def _weights(path: str | os.PathLike[str], comments: list[bytes], variables: int) -> list[Factors]:
-    """The weights of literals as one unary group."""
+    """Read the weights of literals as one unary group."""
     found: dict[int, float] = {}
     for line in comments:
         words = line.split()

@@ -1,6 +1,6 @@
-"""DimmWitted's binary factor graphs, as DeepDive writes them: a folder of `graph.*` files.
+"""DimmWitted's binary factor graphs, as written by DeepDive: a folder of `graph.*` files.
 
-`docs/formats.md` has the byte layout and what each function means.
+`docs/formats.md` describes the byte layout and the functions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _WEIGHT = np.dtype([("id", ">u8"), ("fixed", "u1"), ("value", ">f8")])
 _VARIABLE = np.dtype(
     [("id", ">u8"), ("role", "u1"), ("value", ">u8"), ("type", ">u2"), ("size", ">u8")]
 )
-_DOMAIN = np.dtype([("id", ">u8"), ("size", ">u8")])  # and then as many
+_DOMAIN = np.dtype([("id", ">u8"), ("size", ">u8")])  # followed by `size` values
 _VALUE = np.dtype([("value", ">u8"), ("truth", ">f8")])
-_FACTOR = np.dtype([("function", ">u2"), ("arity", ">u8")])  # then as many literals, then
+_FACTOR = np.dtype([("function", ">u2"), ("arity", ">u8")])  # then `arity` literals, then
 _LITERAL = np.dtype([("variable", ">u8"), ("equal", ">u8")])
 _END = np.dtype([("weight", ">u8"), ("feature", ">f8")])
 
 _BOOLEAN, _CATEGORICAL = 0, 1
-_READ_BYTES = 8  # of memory for each byte of a file, while a graph is made of it
+_READ_BYTES = 8  # bytes of memory per byte of a file, while its graph is built
 
 
 def read(
@@ -43,17 +43,17 @@ def read(
 ) -> FactorGraph:
     """Read a graph from its folder, or from the `graph.meta` in it.
 
-    Where the file has weights that are not fixed, they are the graph's parameters, by the name
-    "weights": `mg.learn(graph)` learns them from the evidence.
+    Weights that are not fixed become the graph's parameters, named "weights": `mg.learn(graph)`
+    learns them from the evidence.
 
     Parameters
     ----------
     path
         The folder.
     evidence
-        Whether variables that the file calls evidence are clamped; else all are sampled.
+        Whether the file's evidence variables are clamped; otherwise all variables are sampled.
     weights
-        In place of the weights in the file, which are those before learning: one for each, or
+        Replacements of the weights in the file, which are those before learning: one per weight, or
         some by number.
     """
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
@@ -71,12 +71,12 @@ def read(
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Refuse: this format is read only."""
+    """Raise an error: this format can only be read."""
     raise FormatError(f"{path}: DimmWitted graphs are read, not written; write a .uai or .mg file")
 
 
 def _read_meta(path: Path) -> dict[str, int]:
-    """How many weights, variables, factors and edges the other files hold."""
+    """Read the numbers of weights, variables, factors and edges in the other files."""
     kinds = ("weights", "variables", "factors", "edges")
     if not path.is_file():
         raise FormatError(f"{path.parent}: expected a folder with a graph.meta in it, got none")
@@ -105,7 +105,7 @@ def _read_bytes(path: Path) -> NDArray[np.uint8]:
 
 
 def _read_records(path: Path, kind: np.dtype[Any], count: int, what: str) -> NDArray[Any]:
-    """Records of one length, each of a number of its own, in the order of these numbers."""
+    """Read records of fixed length, and sort them by their unique numbers."""
     length = os.path.getsize(path)
     if length != count * kind.itemsize:
         raise FormatError(
@@ -131,7 +131,7 @@ def _read_records(path: Path, kind: np.dtype[Any], count: int, what: str) -> NDA
 def _read_weights(
     path: Path, count: int, given: Mapping[int, float] | ArrayLike | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The weights, and which of them are fixed."""
+    """Read the weights, and which of them are fixed."""
     records = _read_records(path, _WEIGHT, count, "weights")
     weight, fixed = records["value"].astype(np.float64), records["fixed"] != 0
     if isinstance(given, Mapping):
@@ -171,7 +171,7 @@ def _read_variables(path: Path, count: int) -> NDArray[Any]:
 
 
 def _read_domains(path: Path, variables: NDArray[Any]) -> Domains:
-    """Sizes, and labels where a domain is not 0, 1, 2, ...; values are in ascending order."""
+    """Read sizes, and labels of domains other than 0, 1, 2, ...; values are in ascending order."""
     sizes = variables["size"].astype(np.int32)
     labels: dict[int, list[int]] = {}
     data = _read_bytes(path) if path.is_file() else np.empty(0, dtype=np.uint8)
@@ -200,7 +200,7 @@ def _read_domains(path: Path, variables: NDArray[Any]) -> Domains:
 def _record(
     path: Path, data: NDArray[np.uint8], place: int, kind: np.dtype[Any], count: int
 ) -> NDArray[Any]:
-    """Some records at a byte of a file."""
+    """Return some records at a byte offset of a file."""
     end = place + count * kind.itemsize
     if end > len(data):
         raise FormatError(
@@ -211,7 +211,7 @@ def _record(
 
 
 def _evidence(path: Path, variables: NDArray[Any], domains: Domains) -> NDArray[np.int64]:
-    """The number of each evidence variable's value, `FREE` for the others."""
+    """Return the index of each evidence variable's value, `FREE` for the others."""
     clamped = np.full(len(variables), FREE, dtype=np.int64)
     observed = np.flatnonzero(variables["role"])
     clamped[observed] = _value_numbers(domains, observed, variables["value"][observed])
@@ -227,7 +227,7 @@ def _evidence(path: Path, variables: NDArray[Any], domains: Domains) -> NDArray[
 def _read_factors(
     path: Path, counts: Mapping[str, int], weight: NDArray[np.float64], domains: Domains
 ) -> list[Literals]:
-    """The factors, put together by function and arity."""
+    """Read the factors, grouped by function and arity."""
     data = _read_bytes(path)
     places = _factor_places(path, data, counts)
     found = []
@@ -264,7 +264,7 @@ def _read_factors(
 def _factor_places(
     path: Path, data: NDArray[np.uint8], counts: Mapping[str, int]
 ) -> dict[tuple[int, int], list[int]]:
-    """Where the factors of each function and arity start."""
+    """Return the byte offsets of the factors of each function and arity."""
     least = counts["factors"] * (_FACTOR.itemsize + _END.itemsize)
     needed = least + counts["edges"] * _LITERAL.itemsize
     if needed != len(data):
@@ -296,7 +296,7 @@ def _factor_places(
 def _gather(
     data: NDArray[np.uint8], start: NDArray[np.int64], kind: np.dtype[Any], count: int
 ) -> NDArray[Any]:
-    """Records [place, count] from many places."""
+    """Collect records [offset, count] from many byte offsets."""
     length = kind.itemsize * count
     windows = np.lib.stride_tricks.sliding_window_view(data, length)
     return np.ascontiguousarray(windows[start]).view(kind)
@@ -317,7 +317,7 @@ def _check_numbers(
 def _value_numbers(
     domains: Domains, variable: NDArray[np.int64], value: NDArray[Any]
 ) -> NDArray[np.int64]:
-    """The numbers of values that a file gives; `FREE` where a variable has no such value."""
+    """Return the indices of values in a file; `FREE` if a variable has no such value."""
     has = value < domains.sizes[variable]
     numbers = np.where(has, value, 0).astype(np.int64)
     numbers[~has] = FREE

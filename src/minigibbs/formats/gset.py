@@ -1,7 +1,7 @@
-"""Maximum-cut instances as rudy writes them (.gset, .rud, .mc), such as those of Gset.
+"""Maximum-cut instances in rudy's format (.gset, .rud, .mc), such as those of Gset.
 
-The first line has the numbers of vertices and edges; each line after it has the two ends of an
-edge, counted from 1, and its weight. Vertex v has the number v - 1.
+The first line has the numbers of vertices and edges. Each following line has the two ends of an
+edge, numbered from 1, and its weight. Vertex v has index v - 1.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from minigibbs.graph.graph import FactorGraph
 
 
 def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
-    """Read a graph: exp(beta * cut), the cut being the weight of edges between unequal vertices.
+    """Read a graph as exp(beta * cut), where cut is the weight of edges between unequal vertices.
 
-    At beta 1 the graph's log-potential is the cut, and `mg.maximize` looks for the largest. .gz and
-    .xz are decompressed.
+    At beta 1 the graph's log-potential is the cut, and `mg.maximize` searches for its maximum. .gz
+    and .xz are decompressed.
 
     Parameters
     ----------

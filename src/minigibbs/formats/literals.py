@@ -1,4 +1,4 @@
-"""Factors over literals, "this variable has that value", as DeepDive knows them, by function."""
+"""DeepDive's factors over literals, "this variable has that value", by function."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from minigibbs.system import memory
 
 IMPLY, OR, AND, EQUAL, IS_TRUE = 0, 1, 2, 3, 4
 LINEAR, RATIO, LOGICAL, AND_CATEGORICAL, IMPLY_MLN = 7, 8, 9, 12, 13
-_MOST_ENTRIES = 2**20  # of the table of a factor that is no formula over two-valued variables
-_MOST_ARITY = 32  # of such a factor
-_ENTRY_BYTES = 32  # of memory for each entry of a table while a graph is made of it
+_MOST_ENTRIES = 2**20  # of the table of a factor that is not a formula over two-valued variables
+_MOST_ARITY = 32  # of the same
+_ENTRY_BYTES = 32  # bytes per entry of a table while its graph is built
 
 
 class Literals(NamedTuple):
@@ -28,20 +28,20 @@ class Literals(NamedTuple):
 
     function: int
     variable: NDArray[np.int64]  # [factors, arity]
-    value: NDArray[np.int64]  # [factors, arity] that makes a literal true; FREE if none does
+    value: NDArray[np.int64]  # [factors, arity] that makes a literal true; FREE if no value does
     weight: NDArray[np.float64]  # [factors] weight times feature
-    number: NDArray[np.int64]  # [factors] of the weight
+    number: NDArray[np.int64]  # [factors] index of the weight
     feature: NDArray[np.float64]  # [factors]
 
 
 class Weights(NamedTuple):
-    """The weights of a file. If they are not all fixed, they are parameters."""
+    """The weights of a file. Unless all of them are fixed, they are parameters."""
 
     value: NDArray[np.float64]
     fixed: NDArray[np.bool_]
 
     def tied(self, some: Literals, times: float) -> dict[str, Any]:
-        """The arguments that give factors their weights, repeated."""
+        """Return the arguments for the weights of factors, multiplied by `times`."""
         if self.fixed.all():
             return {"weight": times * some.weight}
         count = int(some.number.max(initial=-1)) + 1
@@ -60,9 +60,9 @@ def groups(
     sizes: NDArray[np.int32],
     weights: Weights,
 ) -> Iterator[Factors]:
-    """Formulas over two-valued variables as `Logical` groups, everything else as tables.
+    """Yield formulas over two-valued variables as `Logical` groups, and other factors as tables.
 
-    Conjunctions over variables of any size are formulas too if their weights are to be learned.
+    Conjunctions over variables of any size are formulas, too, if their weights are learned.
     """
     tables: dict[tuple[int, ...], NDArray[np.float64]] = {}
     room = memory.available() // _ENTRY_BYTES
@@ -84,21 +84,21 @@ def groups(
 
 
 def _distinct(some: Literals) -> NDArray[np.bool_]:
-    """Which factors have no variable twice."""
+    """Mark the factors without repeated variables."""
     ordered = np.sort(some.variable, axis=1)
     distinct: NDArray[np.bool_] = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
     return distinct
 
 
 def _conjunction(some: Literals, weights: Weights) -> Logical:
-    """Literals of any value."""
+    """Build conjunctions of literals with any value."""
     return Logical("and", some.variable, values=some.value, **weights.tied(some, 1.0))
 
 
 def _features(
     path: str | os.PathLike[str], some: Literals, sizes: NDArray[np.int32], weights: Weights
 ) -> Iterator[Factors]:
-    """Factors that are no formula, a table each, whose weights are to be learned."""
+    """Yield factors with learned weights that are not formulas, with one table each."""
     members: dict[tuple[int, ...], list[tuple[int, tuple[int, ...], NDArray[np.float64]]]]
     members = defaultdict(list)
     room = memory.available() // _ENTRY_BYTES
@@ -124,7 +124,7 @@ def _tabulated(
     scope: Sequence[int],
     shape: Sequence[int],
 ) -> NDArray[np.float64]:
-    """What a function gives for every state of its variables."""
+    """Tabulate a function over all states of its variables."""
     literals = []
     for variable, value in zip(row, values, strict=True):
         axis = list(scope).index(variable)
@@ -134,7 +134,7 @@ def _tabulated(
 
 
 def _plain(some: Literals, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which factors are formulas over two-valued variables that differ."""
+    """Mark the factors that are formulas over distinct two-valued variables."""
     if some.function not in _FORMULAS:
         return np.zeros(len(some.weight), dtype=np.bool_)
     plain: NDArray[np.bool_] = (sizes[some.variable] == 2).all(axis=1)
@@ -156,7 +156,7 @@ def _formula(
     return Logical(op, some.variable, negated=negated, **weights.tied(some, times))
 
 
-# A function that is +1 or -1 is twice a formula, but for a constant.
+# A function with values +1 and -1 is twice a formula, plus a constant.
 _FORMULAS: dict[int, Callable[[Literals, Weights], list[Factors]]] = {
     OR: lambda some, weights: [_formula("or", some, weights, 2.0)],
     AND: lambda some, weights: [_formula("and", some, weights, 2.0)],
@@ -187,7 +187,7 @@ def _sign(holds: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def _implications(literals: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
-    """How many literals imply the last one; without any, whether that one holds."""
+    """Count the literals that imply the last one; without any, whether that one holds."""
     *body, head = literals
     if not body:
         return head.astype(np.float64)
@@ -197,7 +197,7 @@ def _implications(literals: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
     return count
 
 
-# What a function gives for each state of its literals, arrays that broadcast against each other.
+# The value of each function for the states of its literals, which are broadcastable arrays.
 FUNCTIONS: dict[int, Callable[[Sequence[NDArray[np.bool_]]], NDArray[Any]]] = {
     IMPLY: lambda given: np.where(_all(given[:-1]), _sign(given[-1]), 0.0),
     OR: lambda given: _sign(~_none(given)),
@@ -219,7 +219,7 @@ def _add_tables(
     sizes: NDArray[np.int32],
     room: int,
 ) -> int:
-    """Add factors up, one table for each set of variables; returns the room that is left."""
+    """Add up factors in one table per set of variables; return the remaining entries."""
     for row, values, weight in zip(
         some.variable.tolist(), some.value.tolist(), some.weight.tolist(), strict=True
     ):
@@ -248,7 +248,7 @@ def _check_entries(
 
 
 def _table_groups(tables: Mapping[tuple[int, ...], NDArray[np.float64]]) -> Iterator[Factors]:
-    """Tables of one shape in one group."""
+    """Yield one group per shape of tables."""
     members: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
     for scope, table in tables.items():
         members[table.shape].append(scope)

@@ -1,7 +1,7 @@
 """The library's own model file, `.mg`: a JSON header and the factor groups' arrays.
 
-It is an uncompressed .npz archive. Member `header.json` holds names, labels, grids, and for each
-group its kind and its plain arguments; member `<group>.<argument>.npy` holds an array.
+It is an uncompressed .npz archive. Member `header.json` has names, labels, grids, and the kind and
+plain arguments of each group. Member `<group>.<argument>.npy` has an array.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ FORMAT = "minigibbs-model-1"
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a graph, evidence and parameters included."""
+    """Write a graph, with evidence and parameters."""
     header, arrays = encode(graph)
     files.write_arrays(path, {"format": FORMAT, **header}, arrays)
 
 
 def read(path: str | os.PathLike[str]) -> FactorGraph:
-    """Read a graph; everything in it is validated as if a user had typed it."""
+    """Read a graph, with all validation of user input."""
     return _read(path)
 
 
 def read_own(path: str | os.PathLike[str]) -> FactorGraph:
-    """The same, where the file must not be a symbolic link: for a model in a checkpoint."""
+    """Read a graph from a file that must not be a symbolic link: for a model in a checkpoint."""
     return _read(path, links=False)
 
 
 def read_mapped(path: str | os.PathLike[str]) -> FactorGraph:
-    """The same, with the file's arrays mapped into memory rather than read."""
+    """Read a graph, with the file's arrays mapped into memory."""
     return _read(path, mapped=True)
 
 

@@ -1,4 +1,4 @@
-"""Bayesian networks: which of a graph's factors are conditional probabilities, and of what."""
+"""Bayesian networks: detection of the conditional probabilities among a graph's factors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from minigibbs.errors import FormatError
+from minigibbs.formats.pruning import restored
 from minigibbs.formats.tables import exponentials
 from minigibbs.formats.uai import factor_energies
+from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 
-SUM_TOLERANCE = 0.01  # of a row; published networks are rounded to a few digits
+SUM_TOLERANCE = 0.01  # error of a row's sum; published networks are rounded to a few digits
 MOST_ARITY = 32
 _MOST_ENTRIES = 2**20  # of a table
 
@@ -36,7 +38,7 @@ def row_error(
     parents: Sequence[str],
     labels: Mapping[str, Sequence[str]],
 ) -> str | None:
-    """What is wrong with a table, child first, whose rows must sum to 1; None if they do."""
+    """Describe the worst row of a table, child first, if it does not sum to 1; else None."""
     sums = table.sum(axis=0)
     if abs(sums - 1).max() <= SUM_TOLERANCE:
         return None
@@ -50,9 +52,10 @@ def row_error(
 
 
 def conditionals(graph: FactorGraph, path: str | os.PathLike[str]) -> list[Conditional]:
-    """One conditional table for each variable of a graph, in the order of variables.
+    """Return one conditional table for each variable of a graph, in the order of variables.
 
-    The graph must be a product of them, as one that was read from a network is.
+    The graph must be a product of them, such as a graph read from a network. Tables are over all
+    states, pruned ones included.
     """
     if (graph.evidence != FREE).any():
         variable = int(np.flatnonzero(graph.evidence != FREE)[0])
@@ -76,14 +79,29 @@ def conditionals(graph: FactorGraph, path: str | os.PathLike[str]) -> list[Condi
     for scope, table, child in zip(scopes, tables, children, strict=True):
         axis = scope.index(child)
         parents = tuple(v for v in scope if v != child)
-        found.append(Conditional(child, parents, np.moveaxis(table, axis, -1)))
+        one = Conditional(child, parents, np.moveaxis(table, axis, -1))
+        found.append(_over_all_states(one, graph.domains))
     return sorted(found, key=lambda one: one.child)
+
+
+def _over_all_states(one: Conditional, domains: Domains) -> Conditional:
+    """Return a table with the pruned states, which have probability 0.
+
+    Rows that condition on them are arbitrary: uniform over the remaining states of the child.
+    """
+    table = restored(one.table, (*one.parents, one.child), domains)
+    if table is not one.table:
+        rows = table.reshape(-1, table.shape[-1])
+        rows[~rows.any(axis=1)] = restored(
+            np.full(one.table.shape[-1], 1 / one.table.shape[-1]), (one.child,), domains
+        )
+    return one._replace(table=table)
 
 
 def _tables(
     graph: FactorGraph, path: str | os.PathLike[str]
 ) -> tuple[list[tuple[int, ...]], list[NDArray[np.float64]]]:
-    """The scope and the probabilities of each factor."""
+    """Return the scope and the probabilities of each factor."""
     if graph.implicits:
         raise FormatError(
             f"{path}: a Bayesian network lists every table, but {graph.implicits[0].kind} factors "
@@ -111,12 +129,12 @@ def _tables(
 def _children(
     scopes: Sequence[tuple[int, ...]], tables: Sequence[NDArray[np.float64]], count: int
 ) -> list[int] | None:
-    """The variable that each table is a distribution of, all different; None if there are none."""
+    """Assign a different child variable to each conditional table; None if impossible."""
     possible = [
         [v for axis, v in enumerate(scope) if abs(table.sum(axis=axis) - 1).max() <= SUM_TOLERANCE]
         for scope, table in zip(scopes, tables, strict=True)
     ]
-    for place in (0, -1):  # where files have the child
+    for place in (0, -1):  # usual positions of the child in files
         chosen = [scope[place] for scope in scopes]
         fits = all(child in some for child, some in zip(chosen, possible, strict=True))
         if fits and len(set(chosen)) == count and _acyclic(scopes, chosen):
@@ -129,7 +147,7 @@ def _children(
 
 
 def _acyclic(scopes: Sequence[tuple[int, ...]], children: Sequence[int]) -> bool:
-    """Whether no variable is its own ancestor."""
+    """Return whether no variable is its own ancestor."""
     below: dict[int, list[int]] = {child: [] for child in children}
     waiting = dict.fromkeys(children, 0)
     for scope, child in zip(scopes, children, strict=True):

@@ -1,8 +1,8 @@
-"""Quadratic functions of binary variables (.qubo), as qbsolv reads them.
+"""Quadratic functions of binary variables (.qubo), in qbsolv's format.
 
-A line `p qubo TOPOLOGY VARIABLES DIAGONALS COUPLERS`, then a line `i i bias` for each diagonal and
-a line `i j bias` for each coupler; variables are counted from 0, and lines that begin with c are
-comments. The topology is 0, or a word such as unconstrained; it is ignored.
+A line `p qubo TOPOLOGY VARIABLES DIAGONALS COUPLERS` is followed by a line `i i bias` for each
+diagonal and a line `i j bias` for each coupler. Variables are numbered from 0, and lines that begin
+with c are comments. The topology is 0, or a word such as unconstrained; it is ignored.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Quadratic(NamedTuple):
     offset: float
 
     def groups(self, beta: float) -> list[Factors]:
-        """Factors whose sum is -beta times the function."""
+        """Build factors whose sum is -beta times the function."""
         fields = self.spin_fields()
         offset = self.offset + self.linear.sum() / 2 + self.bias.sum() / 4
         return spin_groups(fields, self.row, self.column, self.bias / 4, offset, beta)
 
     def spin_fields(self) -> NDArray[np.float64]:
-        """The coefficient of each spin, where x = (1 + spin) / 2."""
+        """Compute the coefficient of each spin, where x = (1 + spin) / 2."""
         count = len(self.linear)
         sums = np.bincount(self.row, self.bias, count) + np.bincount(self.column, self.bias, count)
         fields: NDArray[np.float64] = self.linear / 2 + sums / 4
@@ -59,13 +59,13 @@ def spin_groups(
     offset: float,
     beta: float,
 ) -> list[Factors]:
-    """Factors whose sum is -beta times a quadratic function of spins."""
+    """Build factors whose sum is -beta times a quadratic function of spins."""
     pairs: list[Factors] = [Ising(row, column, -beta * coupling)]
     return pairs + unary_groups(beta * np.stack([field, -field], axis=1), -beta * offset)
 
 
 def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
-    """Read a quadratic function E of binary variables: exp(-beta * E).
+    """Read a quadratic function E of binary variables as exp(-beta * E).
 
     .gz and .xz are decompressed.
 
@@ -118,7 +118,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
 
 
 def quadratic(graph: FactorGraph, path: str | os.PathLike[str]) -> Quadratic:
-    """A graph's energy as a function of binary variables, without its constant."""
+    """Convert a graph's energy to a function of binary variables, without its constant."""
     sizes = np.flatnonzero(graph.sizes != 2)
     if len(sizes):
         raise FormatError(
@@ -150,7 +150,7 @@ def quadratic(graph: FactorGraph, path: str | os.PathLike[str]) -> Quadratic:
 
 
 def _tabulated(group: Factors, graph: FactorGraph) -> Factors:
-    """Clauses of two variables as tables, which are pairs and fields; others as they are."""
+    """Convert clauses of two variables to tables, which are pairs and fields; keep other groups."""
     if not isinstance(group, Logical) or group.scope.shape[1] != 2 or not len(group):
         return group
     return Table(group.scope, np.stack(list(factor_energies(group, graph.sizes))))

@@ -1,4 +1,4 @@
-"""From the tables of a file to a graph: states that cannot occur are pruned, other zeros kept."""
+"""Conversion of a file's tables to a graph: impossible states are pruned, other zeros kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minigibbs.graph.graph import FactorGraph
 
 
 def check_floor(floor: float | None) -> None:
-    """Raise if `floor` is no probability that zeros can be raised to."""
+    """Raise an error if `floor` is not a probability to which zeros can be raised."""
     if floor is not None and not 0 < floor < math.inf:
         raise GraphError(f"floor must be a positive probability, got {floor}")
 
@@ -33,8 +33,9 @@ def assemble(
     floor: float | None = None,
     names: Sequence[str] | None = None,
     labels: Mapping[int, Any] | None = None,
+    kind: type[PrunedDomains] = PrunedDomains,
 ) -> FactorGraph:
-    """The graph of some tables of probabilities; `domains.notes` says what was changed.
+    """Build the graph of some tables of probabilities; `domains.notes` lists changes.
 
     Parameters
     ----------
@@ -45,14 +46,16 @@ def assemble(
     factors
         The tables over all states.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning, with a
-        warning: that is another model. By default zeros stay zeros.
+        Smaller probabilities, zeros included, are raised to it after the pruning, with a warning:
+        this changes the model. By default zeros are kept.
     names, labels
-        What the file calls variables and states.
+        The file's names of variables and states.
+    kind
+        The class of the domains.
     """
     check_floor(floor)
     kept = prune(factors)
-    domains = PrunedDomains(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
+    domains = kind(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
     for variable, states in kept.items():
         if not len(states):
             raise FormatError(
@@ -95,7 +98,7 @@ def _several(count: int, what: str) -> str:
 
 
 def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
-    """Factors of one shape in one group; those over no variables go into the first group."""
+    """Combine factors of one shape in one group; the first group gets the constants."""
     members: dict[tuple[int, ...], list[TableFactor]] = defaultdict(list)
     for factor in factors:
         members[factor.table.shape].append(factor)
@@ -111,13 +114,20 @@ def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
     return groups
 
 
-STEEPEST = 700.0  # log-potentials beyond it, up or down, have no exp() in double precision
+def constant_group(path: str | os.PathLike[str], log_potential: float, size: int) -> list[Factors]:
+    """Return a file's factors over no variables, as a factor of the first variable."""
+    if log_potential == -math.inf:
+        raise FormatError(f"{path}: every state is forbidden, by a cost over no variables")
+    return [Unary([0], [[log_potential] * size])] if log_potential else []
+
+
+STEEPEST = 700.0  # larger absolute log-potentials overflow or underflow exp() in double precision
 
 
 def exponentials(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Exponentials of log-potentials, divided by the largest where they would not fit a double.
+    """Compute exp(log-potentials), divided by the largest if they would overflow a double.
 
-    Zeros are zeros. Raises `OverflowError`, with how far they span, where even that does not help.
+    Zeros remain zeros. Raises `OverflowError`, with the range, if even that does not suffice.
     """
     finite = values[values > -np.inf]
     if abs(finite).max(initial=0.0) <= STEEPEST:

@@ -1,4 +1,4 @@
-"""Text files of numbers, plain or compressed: read within bounds, written whole or not at all."""
+"""Text files of numbers, plain or compressed: read with limits, written atomically."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from minigibbs.errors import FormatError, TooLargeError
 from minigibbs.system import memory
 from minigibbs.system.files import write_whole
 
-_BLOCK = 2**20  # bytes read in one go
-_TAKEN = 64  # bytes of memory that reading takes, at most, for each byte of text
-_RATIO = 200  # how many times its size a compressed file may grow,
-_HARMLESS = 2**24  # beyond this many bytes
-_XZ_MEMORY = 2**28  # bytes for the xz decoder; `xz -9` asks for a quarter of it
+_BLOCK = 2**20  # bytes per read
+_TAKEN = 64  # largest number of bytes of memory that reading needs per byte of text
+_RATIO = 200  # largest expansion of a compressed file
+_HARMLESS = 2**24  # beyond this number of bytes
+_XZ_MEMORY = 2**28  # bytes for the xz decoder; `xz -9` needs a quarter of it
 
 
 def read_text(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file, decompressed if its name ends in .gz or .xz."""
+    """Return the content of a file, decompressed if its name ends in .gz or .xz."""
     ending, packed = Path(path).suffix, os.path.getsize(path)
     most, blocks, size = memory.HARMLESS // _TAKEN, [], 0
     try:
@@ -51,7 +51,7 @@ def read_text(path: str | os.PathLike[str]) -> bytes:
 
 
 def write_text(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
-    """Write text, compressed if the name ends in .gz or .xz, whole or not at all."""
+    """Write text atomically, compressed if the name ends in .gz or .xz."""
 
     def write(stream: IO[bytes]) -> None:
         with _packing(stream, Path(path).suffix) as target:
@@ -62,7 +62,7 @@ def write_text(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
 
 
 def without_comments(text: bytes) -> tuple[bytes, list[bytes]]:
-    r"""Text with the lines that begin with a word `c` left blank, and these lines.
+    r"""Return the text with blanked lines that begin with a word `c`, and these lines.
 
     >>> without_comments(b"c hello\n1 2\n")
     (b'\n1 2\n', [b'c hello'])
@@ -76,16 +76,16 @@ def without_comments(text: bytes) -> tuple[bytes, list[bytes]]:
 
 
 class Numbers:
-    """The numbers of a text file, taken one after another; errors name the line.
+    """The numbers of a text file in order; errors name the line.
 
     Parameters
     ----------
     path
-        The file; all its words are finite numbers but the opening, if one is given.
+        The file; all its words are finite numbers, except an opening.
     opening
-        What the file may begin with: one word or several, as many in each alternative.
+        Alternatives of the file's first words, all with the same number of words.
     text
-        The content of the file, if it was read before.
+        The content of the file, if already read.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Numbers:
 
     @property
     def left(self) -> int:
-        """How many numbers were not taken yet."""
+        """The number of remaining numbers."""
         return len(self._numbers) - self._next
 
     def take(self, count: int, what: str) -> NDArray[np.float64]:
-        """The next numbers; `what` says what they are, for errors."""
+        """Return the next numbers; `what` describes them in errors."""
         if count > self.left:
             raise self.error(
                 f"expected {what}; it takes {count:,} more, but {self.left:,} are left"
@@ -118,7 +118,7 @@ class Numbers:
         return self._numbers[self._next - count : self._next]
 
     def integers(self, count: int, what: str, least: int, most: int) -> list[int]:
-        """The next numbers as integers within bounds."""
+        """Return the next numbers as integers within bounds."""
         values = self.take(count, what).tolist()
         for place, value in enumerate(values):
             if not (value.is_integer() and least <= value <= most):
@@ -127,23 +127,23 @@ class Numbers:
         return [int(value) for value in values]
 
     def integer(self, what: str, least: int, most: int) -> int:
-        """The next number as an integer within bounds."""
+        """Return the next number as an integer within bounds."""
         return self.integers(1, what, least, most)[0]
 
     def refuse_negative(self, what: str) -> None:
-        """Raise if one of the numbers that are left is negative."""
+        """Raise an error if one of the remaining numbers is negative."""
         negative = np.flatnonzero(self._numbers[self._next :] < 0)
         if len(negative):
             self._next += int(negative[0])
             raise self.error(f"expected {what}: at least 0, got {self._numbers[self._next]:g}")
 
     def end(self) -> None:
-        """Raise if there are numbers left."""
+        """Raise an error if there are remaining numbers."""
         if self.left:
             raise self.error(f"expected the end of the file, but {self.left:,} numbers are left")
 
     def error(self, message: str, back: int = 0) -> FormatError:
-        """An error at the number that is next, or some before it."""
+        """Return an error at the next number, or at a number before it."""
         return self._error(message, self._next - back + self._skipped)
 
     def _parse(self, words: list[bytes]) -> NDArray[np.float64]:
@@ -171,7 +171,7 @@ def _packing(stream: IO[bytes], ending: str) -> AbstractContextManager[Any]:
 
 
 def _blocks(path: str | os.PathLike[str], ending: str) -> Iterator[bytes]:
-    """The content, a bounded block at a time."""
+    """Yield the content in blocks of limited size."""
     with open(path, "rb") as stream:
         yield from _OPEN.get(ending, _plain)(stream)
 
@@ -208,7 +208,7 @@ def _is_number(word: bytes) -> bool:
 
 
 def _shown(words: list[bytes]) -> str:
-    """The first word as an error shows it."""
+    """Return the first word for an error message."""
     if not words:
         return "the end of the file"
     text = words[0][:20].decode("ascii", "backslashreplace")

@@ -1,6 +1,6 @@
 """UAI competition files: models (.uai), evidence (.evid), marginals (.MAR), partition (.PR).
 
-`docs/formats.md` says what is read and written, and which states are pruned.
+`docs/formats.md` describes the supported syntax, and the pruning of states.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import FormatError
-from minigibbs.formats.pruning import TableFactor
+from minigibbs.formats.pruning import TableFactor, restored
 from minigibbs.formats.tables import assemble, check_floor, exponentials
 from minigibbs.formats.text import Numbers, write_text
 from minigibbs.graph.checks import as_array
@@ -27,24 +27,24 @@ from minigibbs.kernels.layout import EQUAL, TABLE
 from minigibbs.results.result import Result
 from minigibbs.results.tables import rows as run_rows
 
-_MOST = 2**53  # of a count; floats hold integers up to here
+_MOST = 2**53  # of a count; floats represent integers up to here exactly
 _MOST_ARITY = 32
-_MOST_ENTRIES = 2**20  # of a table that is written for a factor that is none
+_MOST_ENTRIES = 2**20  # of a table that is written for another kind of factor
 
 
 def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGraph:
     """Read a model, `MARKOV` or `BAYES`; .gz and .xz are decompressed.
 
-    States that a factor forbids whatever the others do are pruned; labels keep the numbers of
-    those that are left.
+    States that a factor excludes for all states of the other variables are pruned; labels keep the
+    numbers of the remaining ones.
 
     Parameters
     ----------
     path
         The file.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning, with a
-        warning: that is another model. By default zeros stay zeros.
+        Smaller probabilities, zeros included, are raised to it after the pruning, with a warning:
+        this changes the model. By default zeros are kept.
     """
     check_floor(floor)
     sizes, factors = _parse(path)
@@ -54,8 +54,8 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     """Write a model with its factors as tables of exp(log-potential).
 
-    A clamped variable gets a factor that forbids its other values; pruned states get zeros.
-    Names, labels and grids are not kept: the format has no place for them.
+    A clamped variable gets a factor that forbids its other values; pruned states get zeros. Names,
+    labels and grids are lost, because the format cannot represent them.
     """
     for number, group in enumerate(graph.factors):
         _check_writable(group, number, graph.sizes)
@@ -65,8 +65,8 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
 def read_evidence(path: str | os.PathLike[str]) -> dict[int | str, int]:
     """Read evidence, variable by value, for `graph.condition`.
 
-    Both dialects are known: `k v1 x1 ... vk xk`, and the same after the number of evidence sets,
-    which must be 1. The first has an odd number of words, the second an even one.
+    Both dialects are supported: `k v1 x1 ... vk xk`, and the same after the number of evidence
+    sets, which must be 1. The first has an odd number of words, the second an even one.
     """
     numbers = Numbers(path)
     if numbers.left % 2 == 0:
@@ -85,7 +85,7 @@ def read_evidence(path: str | os.PathLike[str]) -> dict[int | str, int]:
 
 
 def write_evidence(evidence: Mapping[Any, int], path: str | os.PathLike[str]) -> None:
-    """Write evidence, variable by value, in the dialect of one line."""
+    """Write evidence, variable by value, in the one-line dialect."""
     pairs = [f"{int(variable)} {int(value)}" for variable, value in evidence.items()]
     write_text(path, [" ".join([str(len(pairs)), *pairs]), "\n"])
 
@@ -113,7 +113,7 @@ def write_marginals(
     Parameters
     ----------
     marginals
-        A run, an answer, or a row per variable.
+        A run, an answer, or one row per variable.
     path
         The file.
     domains
@@ -129,7 +129,7 @@ def write_marginals(
 
 
 def _read_row(variable: int, given: ArrayLike) -> NDArray[np.float64]:
-    """One variable's marginal, which a file can hold."""
+    """Convert one variable's marginal to finite numbers."""
     rule = f"marginals: row {variable} must hold one finite probability per value"
     row = as_array(given, "iufb", rule, FormatError).astype(np.float64)
     if row.ndim != 1 or not np.isfinite(row).all():
@@ -138,7 +138,7 @@ def _read_row(variable: int, given: ArrayLike) -> NDArray[np.float64]:
 
 
 def read_partition(path: str | os.PathLike[str]) -> float:
-    """Read log Z (.PR): the natural logarithm; the file holds that to base 10."""
+    """Read log Z (.PR) as a natural logarithm; the file has log10 Z."""
     numbers = Numbers(path, ("PR",))
     value = float(numbers.take(1, "the logarithm of Z to base 10")[0])
     if not math.isfinite(value * math.log(10)):
@@ -148,14 +148,14 @@ def read_partition(path: str | os.PathLike[str]) -> float:
 
 
 def write_partition(log_z: float, path: str | os.PathLike[str]) -> None:
-    """Write log Z (.PR), given as a natural logarithm, to base 10."""
+    """Write a natural logarithm log Z as log10 Z (.PR)."""
     if not math.isfinite(log_z):
         raise FormatError(f"{path}: expected a finite log Z, got {log_z}")
     write_text(path, [f"PR\n{float(log_z) / math.log(10)!r}\n"])
 
 
 def _parse(path: str | os.PathLike[str]) -> tuple[NDArray[np.int32], list[TableFactor]]:
-    """The domain sizes and the factors of a file; claims are checked before memory is taken."""
+    """Read the domain sizes and the factors; sizes are checked before memory is allocated."""
     numbers = Numbers(path, ("MARKOV", "BAYES"))
     count = numbers.integer("the number of variables", 1, _MOST)
     sizes = numbers.integers(count, "domain sizes", 1, MAX_DOMAIN)
@@ -163,7 +163,7 @@ def _parse(path: str | os.PathLike[str]) -> tuple[NDArray[np.int32], list[TableF
     scopes = [_read_scope(numbers, factor, count) for factor in range(factors)]
     numbers.refuse_negative("probabilities")
     tables = [_read_table(numbers, factor, scope, sizes) for factor, scope in enumerate(scopes)]
-    # What follows is not ours: some programs append sections of their own.
+    # Anything that follows is ignored: some programs append sections of their own.
     return np.array(sizes, dtype=np.int32), list(map(TableFactor, scopes, tables))
 
 
@@ -205,7 +205,7 @@ def _check_writable(group: Factors, number: int, sizes: NDArray[np.int32]) -> No
 
 
 def _model_text(graph: FactorGraph) -> Iterator[str]:
-    """The lines of a model file: sizes, scopes, tables."""
+    """Yield the lines of a model file: sizes, scopes, tables."""
     sizes = _full_sizes(graph.domains)
     clamped = np.flatnonzero(graph.evidence != FREE)
     groups = [group for group in graph.factors if len(group)]
@@ -218,11 +218,11 @@ def _model_text(graph: FactorGraph) -> Iterator[str]:
     for group in groups:
         for factor, energy in enumerate(factor_energies(group, graph.sizes)):
             table = _probabilities(energy, group, factor)
-            yield _table_text(_full_table(table, group.scope[factor], graph.domains))
+            yield _table_text(restored(table, group.scope[factor].tolist(), graph.domains))
     for variable in clamped:
         table = np.zeros(graph.sizes[variable])
         table[graph.evidence[variable]] = 1.0
-        yield _table_text(_full_table(table, np.array([variable]), graph.domains))
+        yield _table_text(restored(table, [int(variable)], graph.domains))
 
 
 def _table_text(table: NDArray[np.float64]) -> str:
@@ -230,12 +230,12 @@ def _table_text(table: NDArray[np.float64]) -> str:
 
 
 def _words(values: NDArray[np.float64]) -> str:
-    """Numbers as text that reads back as the same numbers."""
+    """Format numbers as text that is read back exactly."""
     return " ".join(map(repr, values.tolist()))
 
 
 def factor_energies(group: Factors, sizes: NDArray[np.int32]) -> Iterator[NDArray[np.float64]]:
-    """Every factor of a group as a table; they share the group's constant."""
+    """Yield every factor of a group as a table; the group's constant is divided among them."""
     flat = group.lower(sizes, np.full(len(sizes), FREE, dtype=np.int32))
     for factor, scope in enumerate(flat.scope):
         shape = tuple(sizes[scope].tolist())
@@ -244,7 +244,7 @@ def factor_energies(group: Factors, sizes: NDArray[np.int32]) -> Iterator[NDArra
 
 
 def _form(flat: Pairs | General, factor: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """A factor as a table, but for its weight."""
+    """Return a factor as a table, without its weight."""
     if isinstance(flat, Pairs):
         return np.eye(shape[0], shape[1])
     if flat.form == TABLE:
@@ -266,24 +266,12 @@ def _probabilities(energy: NDArray[np.float64], group: Factors, factor: int) -> 
 
 
 def _full_sizes(domains: Domains) -> NDArray[np.int32]:
-    """How many states the variables had before any were pruned."""
+    """Return the numbers of states before pruning."""
     return domains.full_sizes if isinstance(domains, PrunedDomains) else domains.sizes
 
 
-def _full_table(
-    table: NDArray[np.float64], scope: NDArray[np.integer], domains: Domains
-) -> NDArray[np.float64]:
-    """A table over all states, with zeros for those that were pruned."""
-    if not isinstance(domains, PrunedDomains) or not domains.kept:
-        return table
-    full = np.zeros(tuple(domains.full_sizes[scope].tolist()))
-    left = (domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope.tolist())
-    full[np.ix_(*left)] = table
-    return full
-
-
 def _full_rows(rows: Sequence[NDArray[np.float64]], domains: Domains) -> list[NDArray[np.float64]]:
-    """Rows over all states, with zeros for those that were pruned."""
+    """Return rows over all states, with zeros for pruned ones."""
     if len(rows) != len(domains):
         raise FormatError(
             f"marginals: expected {len(domains)} rows, one per variable, got {len(rows)}"
@@ -296,5 +284,5 @@ def _full_rows(rows: Sequence[NDArray[np.float64]], domains: Domains) -> list[ND
                 f"marginals of {domains.describe(variable)}: expected {size} numbers, got shape "
                 f"{row.shape}"
             )
-        full.append(_full_table(row[:size], np.array([variable]), domains))
+        full.append(restored(row[:size], [variable], domains))
     return full

@@ -1,6 +1,6 @@
-"""Weighted clauses (.wcnf), as MaxSAT solvers read them, in the old dialect and that of 2022.
+"""Weighted clauses (.wcnf) for MaxSAT solvers, in the old dialect and that of 2022.
 
-`docs/formats.md` says what is read. Value 1 is true, and variable v has the number v - 1.
+`docs/formats.md` describes the supported syntax. Value 1 is true, and variable v has index v - 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HARD = re.compile(rb"^([ \t]*)h(?=\s)", re.MULTILINE)
 
 
 def read(path: str | os.PathLike[str], beta: float = 1.0, hard: float | None = None) -> FactorGraph:
-    """Read weighted clauses: exp(-beta * cost), the cost being the weight of violated clauses.
+    """Read weighted clauses as exp(-beta * cost), where cost is the weight of violated clauses.
 
     .gz and .xz are decompressed.
 
@@ -40,7 +40,7 @@ def read(path: str | os.PathLike[str], beta: float = 1.0, hard: float | None = N
     path
         The file.
     beta
-        The inverse temperature. `mg.maximize` finds states of small cost at any.
+        The inverse temperature. `mg.maximize` finds states of small cost for any value.
     hard
         The weight of a hard clause, instead of the file's. By default a violated hard clause is
         impossible.
@@ -56,7 +56,7 @@ def read(path: str | os.PathLike[str], beta: float = 1.0, hard: float | None = N
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Refuse: a factor graph is not a list of clauses."""
+    """Raise an error: a factor graph is not a list of clauses."""
     raise FormatError(
         f"{path}: a .wcnf file holds clauses, and a factor graph need not be made of them; write a "
         ".uai or .mg file"
@@ -64,7 +64,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
 
 
 def _old(path: str | os.PathLike[str], text: bytes, header: bytes) -> tuple[Clauses, int]:
-    """`p wcnf VARIABLES CLAUSES TOP`: clauses of weight TOP and more are hard."""
+    """Read `p wcnf VARIABLES CLAUSES TOP`: clauses of weight TOP or more are hard."""
     numbers = Numbers(path, ("p wcnf",), text)
     variables = read_count(numbers)
     stated = numbers.integer("the number of clauses", 0, 2**53)
@@ -82,7 +82,7 @@ def _old(path: str | os.PathLike[str], text: bytes, header: bytes) -> tuple[Clau
 
 
 def _new(path: str | os.PathLike[str], text: bytes) -> tuple[Clauses, int]:
-    """A line per clause: `h` or a weight, then literals."""
+    """Read one line per clause: `h` or a weight, then literals."""
     text, lines = _HARD.subn(rb"\1-1", text)
     clauses = read_clauses(Numbers(path, (), text), MOST_VARIABLES, weighted=True)
     hard = clauses.weight == -1

@@ -1,7 +1,7 @@
-"""Weighted constraint networks (.wcsp): integer costs, the lower the better.
+"""Weighted constraint networks (.wcsp): integer costs, which are minimized.
 
-A state of total cost c has the log-potential -beta * c. A cost of at least the upper bound, which
-the file states, is forbidden.
+A state of total cost c has the log-potential -beta * c. Costs of at least the file's upper bound
+are forbidden.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import os
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError
 from minigibbs.exact.costs import cost_functions, top_cost
+from minigibbs.formats.tables import constant_group
 from minigibbs.formats.text import Numbers, read_text, write_text
 from minigibbs.graph.domains import MAX_DOMAIN
 from minigibbs.graph.factors import Factors, Table
@@ -21,7 +23,7 @@ from minigibbs.system import memory
 
 _MOST = 2**53
 _MOST_ARITY = 32
-_NAME = "minigibbs-unit-"  # what follows is the log-potential of one unit of cost
+_NAME = "minigibbs-unit-"  # followed by the log-potential of one unit of cost
 _LARGEST = 2.0**40  # total cost in units, when a graph is written
 _FINEST = 1e-9  # log-potential of one unit
 
@@ -34,7 +36,8 @@ def read(path: str | os.PathLike[str], beta: float | None = None) -> FactorGraph
     path : str or PathLike
         The file.
     beta : float or None, default None
-        The log-potential of one unit of cost. By default 1, or what `write` noted in the file.
+        The log-potential of one unit of cost. By default 1, or the unit that `write` stored in the
+        file.
 
     Raises
     ------
@@ -52,13 +55,15 @@ def read(path: str | os.PathLike[str], beta: float | None = None) -> FactorGraph
     functions = numbers.integer("the number of cost functions", 0, _MOST)
     top = numbers.integer("the upper bound", 0, _MOST)
     sizes = numbers.integers(count, "domain sizes", 1, MAX_DOMAIN)
-    groups = [_function(numbers, sizes, top, unit) for _ in range(functions)]
+    found = [_function(numbers, sizes, top, unit) for _ in range(functions)]
     numbers.end()
-    return FactorGraph(sizes, [group for group in groups if group is not None])
+    groups: list[Factors] = [Table([scope], logs) for scope, logs in found if scope]
+    constant = sum(float(logs) for scope, logs in found if not scope)
+    return FactorGraph(sizes, groups + constant_group(path, constant, sizes[0]))
 
 
 def _unit(path: str | os.PathLike[str], name: bytes) -> float:
-    """What one unit of cost is worth, by the name of the network."""
+    """Return the log-potential of one unit of cost, from the name of the network."""
     begin = _NAME.encode()
     if not name.startswith(begin):
         return 1.0
@@ -68,8 +73,10 @@ def _unit(path: str | os.PathLike[str], name: bytes) -> float:
         raise FormatError(f"{path}: the name of the network states no unit: {name!r}") from None
 
 
-def _function(numbers: Numbers, sizes: list[int], top: int, unit: float) -> Factors | None:
-    """One cost function as a table of log-potentials; None for a constant."""
+def _function(
+    numbers: Numbers, sizes: list[int], top: int, unit: float
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Read the variables of one cost function, and its log-potentials."""
     arity = numbers.integer("the arity of a cost function", 0, _MOST_ARITY)
     scope = numbers.integers(arity, "variables of a cost function", 0, len(sizes) - 1)
     if len(set(scope)) != arity:
@@ -83,14 +90,13 @@ def _function(numbers: Numbers, sizes: list[int], top: int, unit: float) -> Fact
     for _ in range(tuples):
         place = [numbers.integer("a value", 0, size - 1) for size in shape]
         costs[tuple(place)] = numbers.integer("a cost", 0, _MOST)
-    logs = np.where(costs >= top, -np.inf, -unit * costs)
-    return Table([scope], logs) if arity else None
+    return scope, np.where(costs >= top, -np.inf, -unit * costs)
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     """Write a graph as costs; log-potentials are rounded, to 1e-9 if they are not too large.
 
-    The name of the network states the unit, so that reading it gives the same model but for a
+    The name of the network states the unit, so that reading the file gives the same model up to a
     constant.
     """
     _, costs = cost_functions(graph)

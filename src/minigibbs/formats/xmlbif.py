@@ -1,6 +1,7 @@
-"""Bayesian networks in XMLBIF 0.3 (.xmlbif, .bifxml), as Weka, JavaBayes and pyAgrum write them.
+"""Bayesian networks in XMLBIF 0.3 (.xmlbif, .bifxml), the format of Weka, JavaBayes and pyAgrum.
 
-`docs/formats.md` says what is read. A conditional table is a factor; names and labels are kept.
+`docs/formats.md` describes the supported syntax. A conditional table is a factor; names and labels
+are kept.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from minigibbs.formats.networks import MOST_ARITY, conditionals, row_error
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor
 from minigibbs.formats.text import read_text, write_text
+from minigibbs.graph.domains import all_values
 from minigibbs.graph.graph import FactorGraph
 
 _PARTS = ("NAME", "OUTCOME", "VALUE", "FOR", "GIVEN", "TABLE")
@@ -27,15 +29,15 @@ _PARTS = ("NAME", "OUTCOME", "VALUE", "FOR", "GIVEN", "TABLE")
 def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGraph:
     """Read a Bayesian network; .gz and .xz are decompressed.
 
-    States that a table forbids whatever the others do are pruned.
+    States that a table excludes for all states of the other variables are pruned.
 
     Parameters
     ----------
     path
         The file.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning, with a
-        warning: that is another model. By default zeros stay zeros.
+        Smaller probabilities, zeros included, are raised to it after the pruning, with a warning:
+        this changes the model. By default zeros are kept.
     """
     check_floor(floor)
     blocks = _Blocks(path).found
@@ -64,7 +66,7 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a graph that is a product of conditional probabilities; pruned states are left out."""
+    """Write a graph that is a product of conditional probabilities, with pruned states."""
     write_text(path, list(_lines(graph, path)))
 
 
@@ -76,14 +78,14 @@ class _Block:
         self.parts: dict[str, list[str]] = {}
 
     def one(self, part: str) -> str:
-        """The text of a part that must be there once."""
+        """Return the text of a part that must occur exactly once."""
         given = self.parts.get(part, [])
         if len(given) != 1 or not given[0]:
             raise self.error(f"expected one {part} in a {self.kind}, got {len(given)}")
         return given[0]
 
     def outcomes(self, name: str) -> list[str]:
-        """The names of a variable's states."""
+        """Return the names of a variable's states."""
         found = self.parts.get("OUTCOME", []) + self.parts.get("VALUE", [])
         if not found or len(set(found)) < len(found) or not all(found):
             raise self.error(f"variable {name!r}: its states must differ, one at least")
@@ -92,7 +94,7 @@ class _Block:
     def table(
         self, child: str, labels: dict[str, list[str]], number: dict[str, int]
     ) -> TableFactor:
-        """The probabilities of a variable given others, in which it moves fastest."""
+        """Return the probabilities of a variable given others; its axis is the file's fastest."""
         parents = self.parts.get("GIVEN", [])
         scope = [child, *parents]
         unknown = [name for name in scope if name not in labels]
@@ -127,7 +129,7 @@ class _Block:
         return value
 
     def error(self, message: str) -> FormatError:
-        """An error at the line on which the block begins."""
+        """Return an error at the line on which the block begins."""
         return FormatError(f"{self._path}, line {self._line}: {message}")
 
 
@@ -150,7 +152,7 @@ class _Blocks:
             raise FormatError(
                 f"{path}, line {error.lineno}: {expat.errors.messages[error.code]}"
             ) from None
-        except (ValueError, LookupError) as error:  # an encoding that does not exist
+        except (ValueError, LookupError) as error:  # an unknown encoding
             raise FormatError(f"{path}: {error}") from None
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -193,7 +195,7 @@ def _lines(graph: FactorGraph, path: str | os.PathLike[str]) -> Iterator[str]:
     yield "<NAME>minigibbs</NAME>\n"
     for variable, name in enumerate(names):
         yield f'<VARIABLE TYPE="nature">\n  <NAME>{name}</NAME>\n'
-        for label in graph.domains.values(variable):
+        for label in all_values(graph.domains, variable):
             yield f"  <OUTCOME>{_written(str(label), path)}</OUTCOME>\n"
         yield "</VARIABLE>\n"
     for child, parents, table in found:

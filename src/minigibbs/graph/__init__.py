@@ -1,4 +1,4 @@
-"""What a user describes: variables, factors, evidence; and its packing into flat arrays."""
+"""The user's model: variables, factors, evidence; and its packing into flat arrays."""
 
 from minigibbs.graph.graph import FactorGraph
 

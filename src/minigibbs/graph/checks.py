@@ -12,12 +12,12 @@ from minigibbs.errors import GraphError, MinigibbsError
 from minigibbs.system import memory
 from minigibbs.system.arrays import to_numpy
 
-_ITEM_BYTES = 40  # an entry of a Python list with its number
-_ENTRY_BYTES = 16  # an array's entry: a copy of 8 bytes, and what checks of it need
+_ITEM_BYTES = 40  # bytes per entry of a Python list of numbers
+_ENTRY_BYTES = 16  # bytes per entry of an array: a copy of 8 bytes, and scratch of its checks
 
 
 class Frozen:
-    """What cannot change once it is built; constructors write to `vars(self)`."""
+    """Base class of immutable objects; constructors write to `vars(self)`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(
@@ -29,7 +29,7 @@ class Frozen:
 
 
 def as_list(given: Any, rule: str) -> list[Any]:
-    """What was given as a list, or a `GraphError` that states the rule."""
+    """Convert an argument to a list, or raise a `GraphError` with the rule."""
     _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
     try:
         return list(given)
@@ -48,13 +48,16 @@ def as_array(
         raise error(
             f"{rule}; got masked values. Replace them with array.filled(value), or drop their rows"
         )
-    given = to_numpy(given)
-    if not isinstance(given, np.ndarray):
-        _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
     try:
+        given = to_numpy(given)
+        if not isinstance(given, np.ndarray):
+            _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
         array = np.asarray(given)
     except ValueError:
         raise error(f"{rule}; got rows of different lengths") from None
+    except (NotImplementedError, RuntimeError, TypeError) as reason:  # the other library's
+        kind = f"{type(given).__module__}.{type(given).__name__}"
+        raise error(f"{rule}; got {kind}: {reason}") from None
     _require_room(array.size, _ENTRY_BYTES, rule, f"an array of shape {array.shape}")
     if array.size and array.dtype.kind not in kinds:
         raise error(f"{rule}; got type {array.dtype}")
@@ -62,7 +65,7 @@ def as_array(
 
 
 def has_masked(given: Any) -> bool:
-    """Whether a masked array, or a list with one inside, holds a masked entry.
+    """Return whether a masked array, or a list that contains one, has a masked entry.
 
     >>> has_masked([np.ma.array([1.0, 2.0], mask=[False, True])]), has_masked(np.ma.array([1.0]))
     (True, False)
@@ -76,25 +79,25 @@ def has_masked(given: Any) -> bool:
 
 
 def _length(given: Any) -> int:
-    """How many entries a sequence says it has; 0 for anything else."""
+    """Return the length of a sequence; 0 for anything else."""
     return len(given) if isinstance(given, Sized) else 0
 
 
 def _require_room(entries: int, each: int, rule: str, what: str) -> None:
-    """Refuse an argument whose copy would not fit; the rule begins with the argument's name."""
+    """Refuse an argument whose copy would not fit into memory; the rule begins with its name."""
     name = rule.partition(" must")[0]
     memory.require(entries * each, f"{name}: {what} of {entries:,} entries", "give fewer entries")
 
 
 def frozen(array: ArrayLike, dtype: Any) -> NDArray[Any]:
-    """A read-only copy, so that a graph cannot change behind its own back."""
+    """Return a read-only copy, so that changes of the original do not affect a graph."""
     copy = np.array(array, dtype=dtype, order="C")
     copy.flags.writeable = False
     return copy
 
 
 def call_own(function: Callable[..., Any], arguments: Iterable[Any], what: str) -> Any:
-    """Call a user's function; what it raises becomes a `GraphError` that says where.
+    """Call a user's function; convert its exceptions to a `GraphError` that names the function.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ def call_own(function: Callable[..., Any], arguments: Iterable[Any], what: str) 
     arguments : iterable
         Its positional arguments.
     what : str
-        The function, in words that begin the message.
+        Description of the function, which begins the message.
 
     Returns
     -------

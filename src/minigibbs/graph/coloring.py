@@ -1,8 +1,8 @@
 """Colors of a graph: no two free variables of one color share a factor.
 
-So all variables of a color can be updated at the same time. A graph of two colors is found by
-breadth-first search; any other is colored greedily, in the smallest-last order of Matula and Beck
-(doi:10.1145/2402.322385), which needs at most one color more than the graph's degeneracy.
+So all variables of a color can be updated at the same time. Graphs of two colors are detected by
+breadth-first search. Any other graph is colored greedily, in the smallest-last order of Matula and
+Beck (doi:10.1145/2402.322385), which needs at most one color more than the graph's degeneracy.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ NONE = -1  # the color of a clamped variable
 
 
 class Coloring(NamedTuple):
-    """The free variables, color by color."""
+    """The color of each free variable."""
 
-    color: NDArray[np.int32]  # [n] of each variable; NONE where it is clamped
-    count: int  # type: ignore[assignment]  # how many colors
+    color: NDArray[np.int32]  # [n] of each variable; NONE if it is clamped
+    count: int  # type: ignore[assignment]  # number of colors
 
     def sizes(self) -> NDArray[np.int64]:
-        """How many variables each color has."""
+        """Return the number of variables of each color."""
         return np.bincount(self.color[self.color >= 0], minlength=self.count)
 
 
 def coloring(graph: FactorGraph) -> Coloring:
-    """Color the free variables; the same graph always gets the same colors."""
+    """Color the free variables; the result is deterministic."""
     if graph.implicits:
         raise SampleError(
             "colors need stored factors, but this graph has implicit ones, which join all "
@@ -55,13 +55,13 @@ def coloring(graph: FactorGraph) -> Coloring:
     return Coloring(color, int(color.max(initial=-1)) + 1)
 
 
-# Neighbors are walked by number: entry `k` of a row, and slot `s` of its factor if it is no pair.
-# A callback would not compile; each of the four functions below has these same two loops.
+# Neighbors are visited by index: entry `k` of a row, and slot `s` of its factor if it is not a
+# pair. A callback would not compile, so each of the four functions below repeats these two loops.
 
 
 @kernel
 def _row_degree(model, free, i):
-    """How many free neighbors a variable has, counted once for each factor shared."""
+    """Count the free neighbors of a variable, once for each shared factor."""
     row, degree = model.rows[i], 0
     for k in range(row.start, row.pair_end):
         degree += free[model.target[k]]
@@ -81,7 +81,7 @@ def _count_neighbors(model, free, degree):
 
 @kernel
 def _paint(free, color, queue, end, i, j):
-    """Give neighbor `j` the color that `i` has not; returns the queue's end, -1 if it cannot."""
+    """Give neighbor `j` the other color than `i`; return the queue's end, or -1 on conflict."""
     if not free[j] or j == i:
         return end
     if color[j] < 0:
@@ -93,7 +93,7 @@ def _paint(free, color, queue, end, i, j):
 
 @entry
 def _two_colors(model, free, color, queue):
-    """Color with 0 and 1 by breadth-first search; returns whether that was possible."""
+    """Color with 0 and 1 by breadth-first search; return whether that was possible."""
     for first in range(len(color)):
         if not free[first] or color[first] >= 0:
             continue
@@ -117,11 +117,11 @@ def _two_colors(model, free, color, queue):
 
 @kernel
 def _lower(free, degree, starts, queue, position, least, i):
-    """Move a variable that is not yet taken out to the degree below its own."""
+    """Move a remaining variable to the next lower degree."""
     if not free[i] or position[i] < 0 or degree[i] <= least:
         return
     d = degree[i]
-    first = starts[d]  # where the variables of its degree begin: it changes places with that one
+    first = starts[d]  # the first variable of its degree: they are swapped
     other, place = queue[first], position[i]
     queue[place], position[other] = other, place
     queue[first], position[i] = i, first
@@ -131,10 +131,9 @@ def _lower(free, degree, starts, queue, position, least, i):
 
 @entry
 def _smallest_last(model, free, degree, starts, queue, position):
-    """Order the free variables so that each has as few neighbors before it as can be.
+    """Order the free variables by repeated removal of a variable of smallest degree.
 
-    `queue` ends as the order in which they are taken out, smallest degree first; its length is
-    the number of free variables, and -1 stands behind.
+    `queue` gets the order of removal, padded by -1.
     """
     for i in range(len(free)):
         position[i] = -1
@@ -143,7 +142,7 @@ def _smallest_last(model, free, degree, starts, queue, position):
     for d in range(1, len(starts)):
         starts[d] += starts[d - 1]
     count = starts[len(starts) - 1]
-    for i in range(len(free)):  # counting sort: `starts` ends one place further each
+    for i in range(len(free)):  # counting sort: each entry of `starts` ends one index further
         if free[i]:
             queue[starts[degree[i]]] = i
             position[i] = starts[degree[i]]
@@ -174,7 +173,7 @@ def _note_color(color, used, i, j):
 
 @entry
 def _greedy(model, free, queue, color, used):
-    """From the last of the queue to the first: the least color that no neighbor has."""
+    """Color in reverse order of removal, with the least color that no neighbor has."""
     for place in range(len(queue) - 1, -1, -1):
         i = queue[place]
         if i < 0:

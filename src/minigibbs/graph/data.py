@@ -1,7 +1,7 @@
-"""Data to learn from: rows of states, complete or with values missing.
+"""Data to learn from: rows of states, complete or with missing values.
 
-NaN, None and masked entries are missing, and so is -1, unless the data look like spins: where
-two-valued variables have entries -1 and +1 and no 0, -1 could mean either, and is refused.
+NaN, None and masked entries are missing, and so is -1, unless the data look like spins: if
+two-valued variables have entries -1 and +1 and no 0, then -1 is ambiguous and is refused.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from minigibbs.system import memory
 from minigibbs.system.arrays import to_numpy
 from minigibbs.system.frames import column_of, has_columns, is_missing, missing_in, names_of
 
-_ENTRY_BYTES = 24  # a value as it is read, checked and stored
-_LARGEST = 2.0**53  # whole numbers that doubles hold
-_NEUTRAL = 2  # in the place of a missing number: no value of a spin
+_ENTRY_BYTES = 24  # bytes of a value while it is read, checked and stored
+_LARGEST = 2.0**53  # integers up to this size are exact as doubles
+_NEUTRAL = 2  # replaces a missing number: not a value of a spin
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Rows of states; where `seen` is 0 a value is missing, and 0 stands in its place."""
+    """Rows of states; a missing value has `seen` 0 and is stored as 0."""
 
     rows: NDArray[Any]  # [row, variable] of the graph's state type
-    seen: NDArray[np.uint8] | None  # [row, variable]; None where nothing is missing
-    weight: NDArray[np.float64]  # [row], of mean 1
+    seen: NDArray[np.uint8] | None  # [row, variable]; None if nothing is missing
+    weight: NDArray[np.float64]  # [row], with mean 1
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether no value is missing."""
         return self.seen is None
 
     def some(self, rows: NDArray[np.integer]) -> Data:
-        """Some of the rows."""
+        """Select some of the rows."""
         seen = None if self.seen is None else self.seen[rows]
         weight = self.weight[rows]
         return Data(self.rows[rows], seen, weight / weight.mean())
 
     def evidence(self, row: int) -> NDArray[np.int32]:
-        """A row as evidence: `FREE` where a value is missing."""
+        """Return a row as evidence: `FREE` if a value is missing."""
         values = self.rows[row].astype(np.int32)
         return values if self.seen is None else np.where(self.seen[row] != 0, values, FREE)
 
@@ -62,7 +62,7 @@ def read_data(
     columns: Sequence[int | str] | None = None,
     weights: ArrayLike | None = None,
 ) -> Data:
-    """Rows from an array, a mapping or a frame; without any, the graph's own evidence."""
+    """Read rows from an array, a mapping or a frame; by default the graph's own evidence."""
     if data is None:
         if (graph.evidence == FREE).all():
             raise LearnError(
@@ -82,7 +82,7 @@ def read_data(
 def _read_values(
     graph: FactorGraph, data: Any, columns: Sequence[int | str] | None
 ) -> NDArray[np.int64]:
-    """[row, variable] numbers of values, `FREE` where one is missing."""
+    """Read indices of values [row, variable], `FREE` if one is missing."""
     if has_columns(data):
         if columns is not None:
             raise LearnError("data with named columns says which variables they are: no columns=")
@@ -108,14 +108,14 @@ def _read_values(
 
 
 def _require_distinct(domains: Domains, variables: list[int], what: str) -> None:
-    """Raise where two columns stand for one variable."""
+    """Raise an error if two columns belong to one variable."""
     twice = [v for v, count in Counter(variables).items() if count > 1]
     if twice:
         raise LearnError(f"{what}: {domains.describe(twice[0])} has more than one column")
 
 
 def _wrong_shape(shape: tuple[int, ...], variables: int, every: bool) -> LearnError:
-    """The error for an array that has no row, or not one column per variable."""
+    """Return the error for an array without rows, or without one column per variable."""
     hint = ""
     if every and len(shape) == 2 and shape[1] != variables:
         hint = ". Drop columns that are no variables, such as an index"
@@ -128,7 +128,7 @@ def _wrong_shape(shape: tuple[int, ...], variables: int, every: bool) -> LearnEr
 
 
 def _numbers(data: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Integers as they were given, and where a value is masked, NaN or None."""
+    """Return the integers, and where a value is masked, NaN or None."""
     if isinstance(data, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(data)
         array, absent = _numbers(data.filled(_NEUTRAL))
@@ -167,7 +167,7 @@ def _refuse_spins(values: NDArray[np.int64]) -> None:
 
 
 def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
-    """Columns by the names of variables, values by label or number; others are hidden."""
+    """Read columns by the names of variables, values by label or index; others are hidden."""
     names = names_of(data, "data", LearnError)
     numbers = [_variable_of(domains, name) for name in names]
     _require_distinct(domains, numbers, "data")
@@ -189,7 +189,7 @@ def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
 
 
 def _variable_of(domains: Domains, name: Any) -> int:
-    """The variable that a column stands for."""
+    """Return the variable of a column."""
     try:
         return domains.index(name)
     except GraphError as error:
@@ -201,13 +201,13 @@ def _variable_of(domains: Domains, name: Any) -> int:
 def _column(
     domains: Domains, variable: int, column: NDArray[Any], absent: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """One variable's values, -1 included where it is no label; each entry is looked up once."""
+    """Read one variable's values, -1 included if it is not a label; equal entries are read once."""
     values = column.tolist()
     found = np.full(len(column), _NEUTRAL, dtype=np.int64)
     lookup: dict[Any, int] = {}
     for row in np.flatnonzero(~absent).tolist():
         value = values[row]
-        key = type(value), value  # True is equal to 1, and is read otherwise
+        key = type(value), value  # True is equal to 1, but is read differently
         if not is_hashable(value) or key not in lookup:
             number = _as_number(domains, variable, value)
             free = type(number) is int and number == FREE and variable not in domains.labels
@@ -217,7 +217,7 @@ def _column(
 
 
 def _as_number(domains: Domains, variable: int, value: Any) -> Any:
-    """Whole numbers as such, and truth as 0 or 1, where they are no labels or points of a grid."""
+    """Convert integral floats to int, bools to 0 or 1, except labels and grid points."""
     labels = domains.labels.get(variable, ())
     truth = isinstance(value, bool) and not labels
     whole = isinstance(value, float) and value.is_integer() and value not in labels
@@ -225,7 +225,7 @@ def _as_number(domains: Domains, variable: int, value: Any) -> Any:
 
 
 def _with_evidence(graph: FactorGraph, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows with the graph's evidence, which they must not contradict."""
+    """Add the graph's evidence to the rows, which they must not contradict."""
     clamped = graph.evidence != FREE
     wrong = clamped & (values != FREE) & (values != graph.evidence)
     if wrong.any():
@@ -249,6 +249,6 @@ def _read_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float64]:
         raise LearnError(f"{rule}; got {array[wrong[0]]} in row {wrong[0]}")
     if not array.any():
         raise LearnError("weights must not all be 0")
-    shares = array / array.max()  # a sum of these is finite
+    shares = array / array.max()  # so that their sum is finite
     scaled: NDArray[np.float64] = shares * (rows / shares.sum())
     return scaled

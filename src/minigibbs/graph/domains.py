@@ -1,4 +1,4 @@
-"""What variables are called and which values they take: names, labels and grids."""
+"""Names and values of variables: sizes, labels and grids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 MAX_DOMAIN = 2**31 - 1
-_MOST_COMPARED = 20_000  # names that an error looks through for one that was meant
+_LABEL_BYTES = 100  # of memory for each label of a variable
+_MOST_COMPARED = 20_000  # names that an error compares with an unknown one
 
 
 @checked(GraphError)
@@ -63,7 +64,7 @@ class Grid:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The points, lowest first."""
+        """The points, in ascending order."""
         memory.require(8.0 * self.points, f"a Grid of {self.points:,} points", "use fewer points")
         return np.linspace(self.low, self.high, int(self.points))
 
@@ -72,8 +73,8 @@ class Grid:
 class Domains:
     """The variables of a graph: sizes, names, and labels or grids of their values.
 
-    A graph makes its own `graph.domains` from its arguments. A `Domains` may be given instead, and
-    then serves several graphs.
+    A graph creates its own `graph.domains` from its arguments. A `Domains` may be given instead,
+    and can be shared by several graphs.
 
     Parameters
     ----------
@@ -82,8 +83,8 @@ class Domains:
     names : iterable of str, optional
         One name per variable.
     labels : mapping or iterable of object, optional
-        Names of values: one list for all variables, a list per variable, or a mapping from variable
-        to list.
+        Names of values: one list for all variables, one list per variable, or a mapping from
+        variable to list.
 
     Raises
     ------
@@ -109,7 +110,7 @@ class Domains:
         self.sizes = self._read_sizes(sizes)
         self.names = self._read_names(names)
         self.labels: dict[int, tuple[Hashable, ...]] = {}
-        self.notes: tuple[str, ...] = ()  # what reading the model changed, in words
+        self.notes: tuple[str, ...] = ()  # changes made while reading the model, in words
         if labels is not None:
             self._read_labels(labels)
 
@@ -135,7 +136,7 @@ class Domains:
             raise self._unknown(variable) from None
 
     def describe(self, variable: int) -> str:
-        """Return the variable as errors name it."""
+        """Return the variable's description in error messages."""
         return f"variable {variable}" + (f" ({self.name(variable)!r})" if self.names else "")
 
     def values(self, variable: int) -> tuple[Any, ...]:
@@ -235,7 +236,7 @@ class Domains:
         raise GraphError(f"{self.describe(variable)}: expected {expected}, got {value!r}")
 
     def square(self, flat: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Reshape an array over all values to [variable, value], with 0 beyond a domain."""
+        """Reshape an array over all values to [variable, value], padded by 0."""
         shape = (len(self), int(self.sizes.max()))
         memory.require(
             8.0 * shape[0] * shape[1],
@@ -273,7 +274,7 @@ class Domains:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each variable by its name; `x7` for variable 7 if none was given."""
+        """The index of each variable by its name; `x7` for variable 7 if none was given."""
         names = self.names or (f"x{number}" for number in range(len(self)))
         return {name: number for number, name in enumerate(names)}
 
@@ -327,7 +328,7 @@ class Domains:
             self.labels[variable] = self._read_row(variable, given)
 
     def _read_row(self, variable: int, labels: Any) -> tuple[Hashable, ...]:
-        """One variable's labels."""
+        """Read one variable's labels."""
         where = self.describe(variable)
         row = tuple(as_list(labels, f"{where}: labels must be a list"))
         if len(row) != self.sizes[variable]:
@@ -343,7 +344,7 @@ class Domains:
 
 
 def unknown_name(domains: Domains, name: Any) -> str:
-    """What an error says of a name that no variable has."""
+    """Return the error message for a name that no variable has."""
     hint = "no such name"
     if domains.names is None:
         hint = f"the graph's variables have no names but x0 to x{len(domains) - 1}"
@@ -355,19 +356,19 @@ def unknown_name(domains: Domains, name: Any) -> str:
 
 @checked(GraphError)
 class PrunedDomains(Domains):
-    """Domains that lost the states that cannot occur; those that are left keep their labels.
+    """Domains without states that cannot occur; the remaining states keep their labels.
 
     Parameters
     ----------
     full_sizes
-        How many states each variable had.
+        Original number of states of each variable.
     kept
-        The states that are left, for each variable that lost some.
+        The remaining states, for each variable that lost some.
     names
         One name per variable.
     labels
-        By variable, the labels of the states that it had, as a list or by number. By
-        default, a variable that lost some calls the others by their numbers.
+        The labels of the original states by variable, as a list or by index. By default, the
+        remaining states of a pruned variable are labeled by their original indices.
     """
 
     def __init__(
@@ -380,14 +381,33 @@ class PrunedDomains(Domains):
         self.full_sizes = full_sizes
         self.kept: dict[int, NDArray[np.integer]] = dict(kept or {})
         sizes, left = full_sizes.copy(), dict(labels or {})
+        self._full = {v: left[v] for v in self.kept if v in left}
         for variable, states in self.kept.items():
             sizes[variable] = len(states)
             full = left.get(variable)
             left[variable] = [s if full is None else full[s] for s in states.tolist()]
         super().__init__(sizes, names, left)
 
+    def full_values(self, variable: int) -> tuple[Any, ...]:
+        """Return the values of a variable, pruned ones included."""
+        if variable not in self.kept:
+            return self.values(variable)
+        size = int(self.full_sizes[variable])
+        memory.require(size * _LABEL_BYTES, f"the labels of {size:,} states", "use .uai files")
+        full = self._full.get(variable, {})
+        if isinstance(full, Mapping):
+            return tuple(full.get(state, state) for state in range(size))
+        return tuple(full)
+
+    def lost_labels(self, variable: int) -> list[Any]:
+        """Return the labels of the pruned states of a variable; none if they are unknown."""
+        if len(self._full.get(variable, ())) < self.full_sizes[variable]:
+            return []
+        kept = set(self.kept[variable].tolist())
+        return [x for state, x in enumerate(self.full_values(variable)) if state not in kept]
+
     def value(self, variable: int, value: Any) -> int:
-        """The number of a value given by label or by its number before; a lost one is refused."""
+        """Return the index of a value, given by label or original index; refuse lost values."""
         if variable not in self.kept:
             return super().value(variable, value)
         labels, states = self.labels[variable], tuple(self.kept[variable].tolist())
@@ -401,22 +421,38 @@ class PrunedDomains(Domains):
         )
 
 
+def all_values(domains: Domains, variable: int) -> tuple[Any, ...]:
+    """Return the values of a variable, pruned ones included."""
+    if isinstance(domains, PrunedDomains):
+        return domains.full_values(variable)
+    return domains.values(variable)
+
+
 def domains_header(domains: Domains) -> dict[str, Any]:
-    """Names, labels and grids as JSON."""
-    labels = {v: [_plain(label) for label in row] for v, row in domains.labels.items()}
-    for variable, row in labels.items():
-        lost = [label for label in row if not isinstance(label, str | int | float)]
-        if lost:
-            raise GraphError(
-                f"{domains.describe(variable)}: a file keeps labels that are text or numbers, "
-                f"got {lost[0]!r}; use str(label) to keep it"
-            )
+    """Convert names, labels and grids to JSON."""
+    labels = {v: _plain_row(domains, v, row) for v, row in domains.labels.items()}
     grids = {v: [float(g.low), float(g.high), int(g.points)] for v, g in domains.grids.items()}
     header: dict[str, Any] = {"names": domains.names, "labels": labels, "grids": grids}
-    if isinstance(domains, PrunedDomains):  # by variable: how many states it had, and those left
+    if isinstance(domains, PrunedDomains):
+        # By variable: original size, remaining states, labels of the other states.
         full = domains.full_sizes.tolist()
-        header["pruned"] = {v: [full[v], states.tolist()] for v, states in domains.kept.items()}
+        header["pruned"] = {
+            v: [full[v], states.tolist(), _plain_row(domains, v, domains.lost_labels(v))]
+            for v, states in domains.kept.items()
+        }
     return header
+
+
+def _plain_row(domains: Domains, variable: int, labels: Iterable[Any]) -> list[Any]:
+    """Convert the labels of a variable to JSON."""
+    row = [_plain(label) for label in labels]
+    odd = [label for label in row if not isinstance(label, str | int | float)]
+    if odd:
+        raise GraphError(
+            f"{domains.describe(variable)}: a file keeps labels that are text or numbers, "
+            f"got {odd[0]!r}; use str(label) to keep it"
+        )
+    return row
 
 
 def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domains:
@@ -436,10 +472,10 @@ def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domai
 
 
 def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
-    """Domains as `PrunedDomains`, from what a header says was pruned."""
+    """Convert domains to `PrunedDomains`, from the pruned states in a header."""
     full_sizes, labels = domains.sizes.copy(), dict[int, Any](domains.labels)
     kept = {}
-    for key, (size, states) in pruned.items():
+    for key, (size, states, *given) in pruned.items():
         variable = domains.index(int(key))
         kept[variable] = as_array(states, "iu", "pruned: states must be integers")
         ordered = kept[variable].tolist()
@@ -452,7 +488,26 @@ def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
             )
         full_sizes[variable] = size
         labels[variable] = dict(zip(ordered, domains.values(variable), strict=True))
+        if given and given[0]:  # the labels of states that were lost
+            labels[variable] |= _lost(domains, variable, size, ordered, given[0])
     return PrunedDomains(full_sizes, kept, domains.names, labels)
+
+
+def _lost(
+    domains: Domains, variable: int, size: int, kept: Sequence[int], labels: Any
+) -> dict[int, Any]:
+    """Read the labels of pruned states, by original index."""
+    row = as_list(labels, f"{domains.describe(variable)}: labels must be a list")
+    if len(row) != size - len(kept) or not all(_is_label(label) for label in row):
+        raise GraphError(
+            f"{domains.describe(variable)}: expected {size - len(kept)} labels of pruned states, "
+            f"got {_list(row)}"
+        )
+    if len({*row, *domains.values(variable)}) < size:
+        raise GraphError(f"{domains.describe(variable)}: duplicate labels in {_list(row)}")
+    left = set(kept)
+    numbers = [number for number in range(size) if number not in left]
+    return dict(zip(numbers, row, strict=True))
 
 
 def _plain(label: Any) -> Any:
@@ -460,7 +515,7 @@ def _plain(label: Any) -> Any:
 
 
 def is_hashable(value: Any) -> bool:
-    """Whether a value has a hash; tuples of lists and writable records of NumPy have none."""
+    """Return whether a value is hashable; tuples of lists and writable records of NumPy are not."""
     try:
         hash(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""A graph as a JSON header and arrays, for files: evidence, names and parameters included."""
+"""Conversion of a graph to a JSON header and arrays, with evidence, names and parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RENAMED = {"energy": "log_potential"}  # arguments of files before 0.3
 
 
 def encode(graph: FactorGraph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The graph's header and arrays."""
+    """Return the graph's header and arrays."""
     arrays: dict[str, Any] = {"sizes": graph.sizes, "evidence": graph.evidence}
     groups = []
     for number, group in enumerate(graph.factors):
@@ -27,7 +27,7 @@ def encode(graph: FactorGraph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> FactorGraph:
-    """The graph; everything is validated as if a user had typed it, or `ValueError` raised."""
+    """Create the graph, with all validation of user input; raise `ValueError` for other defects."""
     arrays = dict(arrays)
     domains = domains_from_header(header, arrays.pop("sizes"))
     evidence = arrays.pop("evidence")

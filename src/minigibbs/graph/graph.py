@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
 
 
-_QUICK = 20_000_000  # steps of counting that a description may take
+_QUICK = 20_000_000  # largest cost of statistics in a description
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class FactorGraph(Frozen):
         return len(self.domains)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what is computed from it; see `graph.prepared`."""
+        """Return the attributes except cached results; see `graph.prepared`."""
         return {key: value for key, value in vars(self).items() if key not in (STORE, SHARED)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -341,7 +341,7 @@ class FactorGraph(Frozen):
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
-        """Return states in the smallest type that fits; errors name the variable."""
+        """Return states in the smallest sufficient type; errors name the variable."""
         rule = f"a state must hold integers, one for each of {len(self)} variables"
         states = as_array(x, "iub", rule)
         if states.ndim not in (1, 2) or states.shape[-1] != len(self):
@@ -357,7 +357,7 @@ class FactorGraph(Frozen):
 
     @cached_property
     def state_type(self) -> np.dtype[Any]:
-        """The smallest unsigned integer type that holds every value."""
+        """The smallest unsigned integer type for all values."""
         return np.min_scalar_type(int(self.sizes.max()) - 1)
 
     def implicit_energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
@@ -376,7 +376,7 @@ class FactorGraph(Frozen):
 
     @property
     def _only_stencils(self) -> bool:
-        """Whether there are stencils and nothing else."""
+        """Whether all factors are stencils, and there is at least one."""
         return 0 < len(self.stencils) == len(self.factors)
 
     @property
@@ -390,7 +390,7 @@ class FactorGraph(Frozen):
         return FactorGraph(self.domains, others, evidence=self.evidence)
 
     def with_pairs(self) -> FactorGraph:
-        """The graph with its stencils as pairs; itself if it has none."""
+        """Return the graph with its stencils as pairs; itself if it has none."""
         if not self.stencils:
             return self
         groups = [g.stored() if isinstance(g, Stencil) else g for g in self.factors]
@@ -437,7 +437,7 @@ class FactorGraph(Frozen):
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
-        """For each variable the position of its first value in arrays over all values."""
+        """The index of each variable's first value in arrays over all values."""
         from minigibbs.graph.packing import first_values
 
         first = first_values(self.sizes)
@@ -454,7 +454,7 @@ class FactorGraph(Frozen):
 
     @cached_property
     def frame(self) -> Frame:
-        """The part that this graph shares with graphs that have other parameters."""
+        """The structure that this graph shares with graphs that have other parameters."""
         from minigibbs.graph.parameters import Frame
 
         return Frame(self.sizes, self.factors, self.evidence)
@@ -463,7 +463,7 @@ class FactorGraph(Frozen):
     def parameters(self) -> dict[str, NDArray[np.float64]]:
         """The parameters of the named factors, by name; see `mg.learn`.
 
-        Factors that share a parameter (`tied`) have it once.
+        Factors with a shared parameter (`tied`) have one common entry.
 
         Examples
         --------
@@ -480,7 +480,7 @@ class FactorGraph(Frozen):
         Parameters
         ----------
         parameters : mapping
-            Parameters by name; others stay.
+            Parameters by name; others do not change.
 
         Returns
         -------
@@ -513,10 +513,11 @@ class FactorGraph(Frozen):
         return share(changed, self)
 
     def with_every_parameter(self) -> FactorGraph:
-        """Return the same graph with every factor that has a parameter in its rows.
+        """Return the same graph with every parametrized factor in its rows.
 
-        The factors are there whatever the parameters are: 0 would remove one from `packed`. Colors
-        and layouts of this graph are those of any parameters. Its weights are not to be read.
+        Its rows do not depend on the parameters, whereas a parameter of 0 removes a factor from
+        `packed`. Colors and layouts of this graph are valid for all parameters. Its weights must
+        not be read.
         """
         whole = self.with_flat(self.frame.flat(self.factors))
         vars(whole)["_packed"] = self.frame.structure, self.frame.offset
@@ -525,7 +526,7 @@ class FactorGraph(Frozen):
     def statistics(self, x: ArrayLike) -> dict[str, NDArray[np.float64]]:
         """Compute the sufficient statistics: the derivative of the log-potential by each parameter.
 
-        Of one state, or of each row of many.
+        The states are one state, or rows of states.
 
         Parameters
         ----------
@@ -564,8 +565,8 @@ class FactorGraph(Frozen):
 
     @cached_property
     def hard(self) -> NDArray[np.intp]:
-        """The numbers, in `packed.factors`, of factors with hard constraints."""
-        if self._only_stencils:  # pairs hold none
+        """The indices in `packed.factors` of factors with hard constraints."""
+        if self._only_stencils:  # pairs have none
             return np.empty(0, np.intp)
         return np.flatnonzero(np.isinf(self.rest.packed.factors["span"]))
 
@@ -580,7 +581,7 @@ class FactorGraph(Frozen):
 
     @cached_property
     def local_energies(self) -> NDArray[np.float64]:
-        """For each free variable the sum of the ranges M of its factors; the maximum is L.
+        """The sum of the ranges M of each free variable's factors; the maximum is L.
 
         It is infinite for a variable with a hard constraint.
         """
@@ -623,7 +624,7 @@ class FactorGraph(Frozen):
             degrees = np.where(free, degrees + stencil.local(self.sizes, self.evidence)[0], 0)
             own_factors, own_total = stencil.totals(self.sizes, self.evidence)
             factors, total = factors + own_factors, total + own_total
-        for group in self.implicits:  # pairs of clamped variables counted in
+        for group in self.implicits:  # includes pairs of clamped variables
             own = group.degrees()
             degrees = np.where(free, degrees + own, 0)
             factors += int(own.sum()) // 2
@@ -639,7 +640,7 @@ class FactorGraph(Frozen):
 
     @property
     def _alone(self) -> Stencil | None:
-        """The stencil of a graph that has nothing else, and no evidence."""
+        """The stencil of a graph without other factors and evidence."""
         return self.lattice if len(self.factors) == 1 and self.free == len(self) else None
 
     @cached_property
@@ -647,7 +648,7 @@ class FactorGraph(Frozen):
         """Dobrushin's bound on the dependence of variables; below 1, Gibbs sampling mixes fast.
 
         It is the largest sum, over the factors of a variable and their other variables, of half the
-        range of the factor. Unary factors do not count.
+        range of the factor. Unary factors are excluded.
 
         Examples
         --------
@@ -668,10 +669,10 @@ class FactorGraph(Frozen):
 
     @cached_property
     def rounding_error(self) -> float:
-        """Estimated rounding error of log-odds, without implicit groups that are slow to count."""
+        """Estimated rounding error of log-odds, without implicit groups that are slow to sum."""
         from minigibbs.graph.rounding import rounding_error
 
-        if self._only_stencils:  # of which each counts as a single factor
+        if self._only_stencils:  # each stencil counts as a single factor
             return 0.0
         quick = (group for group in self.implicits if group.counting <= _QUICK)
         weights = sum(g.energy_per_weight * float(g.local_weights().sum()) / 2 for g in quick)
@@ -699,7 +700,7 @@ class FactorGraph(Frozen):
         for group in self.factors:
             kinds[group.kind] = kinds.get(group.kind, 0) + len(group)
         slow = any(group.counting > _QUICK for group in self.implicits)
-        if slow and "stats" not in vars(self):  # nor counted before
+        if slow and "stats" not in vars(self):  # nor cached
             stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
         else:
             stats = asdict(self.stats) | {"influence": self.influence}
@@ -719,7 +720,7 @@ class FactorGraph(Frozen):
         }
 
     def _repr_html_(self) -> str:
-        """The graph's size for notebooks; nothing is counted that would take long."""
+        """Return the graph's size for notebooks, without slow statistics."""
         from html import escape
 
         known = self.describe()
@@ -734,7 +735,7 @@ class FactorGraph(Frozen):
         return f"<table><caption>FactorGraph</caption>{''.join(lines)}</table>"
 
     def _described(self) -> dict[str, Any]:
-        """How many parameters each name has, if there are any."""
+        """Return the number of parameters of each name, if there are any."""
         if not any(group.tie for group in self.factors):
             return {}
         return {"parameters": {one.name: one.size for one in self.frame}}
@@ -747,12 +748,12 @@ class FactorGraph(Frozen):
 
 
 def _shown(group: Factors) -> str:
-    """A group in a word: how many factors of which kind, and what their parameters are called."""
+    """Return a group's description: number of factors, kind, and parameter name."""
     return f"{len(group):,} {group.kind}" + (f" {group.tie.name!r}" if group.tie else "")
 
 
 def _read_evidence(evidence: ArrayLike, domains: Domains) -> NDArray[np.int32]:
-    """Each variable's clamped value or `FREE`, checked, as a read-only array."""
+    """Read each variable's clamped value or `FREE` as a read-only array, with checks."""
     rule = f"evidence must hold integers, one for each of {len(domains)} variables"
     array = as_array(evidence, "iu", rule)
     if array.shape != (len(domains),):

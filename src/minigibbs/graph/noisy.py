@@ -1,7 +1,8 @@
-"""Noisy-OR and noisy-MAX: many causes of one effect, without a table over all of them.
+"""Noisy-OR and noisy-MAX: many causes of one effect, without a table over all causes.
 
-The effect is the maximum of one hidden value per cause. A chain of partial maxima, one variable
-per cause but the last, turns it into tables of three variables: exact, and linear in the causes.
+The effect is the maximum of one hidden value per cause. A chain of partial maxima, one variable per
+cause except the last, converts it to tables of three variables. This is exact, and linear in the
+number of causes.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ _TOLERANCE = 1e-6  # of the sum of a row of probabilities
 class NoisyMax:
     """The conditional probabilities of an effect given many causes: noisy-OR or noisy-MAX.
 
-    Each cause brings about a value of the effect on its own, at random, and the effect is the
-    largest of these values and of a leak.
+    Each cause independently draws a value, given its own value. The effect is the largest of these
+    values and of a leak.
 
     Parameters
     ----------
     effect : int or str
         The variable, by number or name. Its values are ordered: 0 is the absence of an effect.
     causes : mapping
-        By variable: the table [value of the cause, value of the effect] of the probabilities of
-        what the cause brings about. For two-valued variables one number is enough: the probability
-        that the cause, if it is 1, brings about the effect (noisy-OR).
+        By variable: the table [value of the cause, drawn value] of the probabilities of drawn
+        values. For two-valued variables one number is sufficient: the probability that the cause,
+        if it is 1, draws 1 (noisy-OR).
     leak : float or array-like, default 0.0
         The probabilities of the values of the effect without any cause, or for a two-valued effect
         the probability of 1.
@@ -80,8 +81,8 @@ def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
     Returns
     -------
     FactorGraph
-        The graph with a further variable for each cause of a rule but the last. They come after
-        the others and hold partial maxima. `mg.infer` answers exactly if the treewidth is low.
+        The graph with one more variable for each cause of a rule except the last. They follow the
+        others and represent partial maxima. `mg.infer` is exact if the treewidth is low.
         Chains need `mg.BlockGibbs(width=2)`, which redraws the partial maxima of a rule jointly.
         They depend on each other through hard constraints, and chains that update one variable or
         one tree at a time do not mix.
@@ -142,16 +143,19 @@ def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
 
 
 def _maxima(steps: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(max(u, z) = v) as [before, cause, v], u by `steps` [before, u], z by `table` [cause, z]."""
+    """Compute P(max(u, z) = v) as [before, cause, v], u ~ `steps` [before, u], z ~ `table`."""
     below = np.cumsum(steps, axis=1)[:, None] * np.cumsum(table, axis=1)[None]
     maxima: NDArray[np.float64] = np.diff(below, axis=2, prepend=0.0).clip(0.0)
     return maxima
 
 
 def _rows(given: ArrayLike, rows: int, size: int, where: str) -> NDArray[np.float64]:
-    """Probabilities [row, value]; one number p stands for 0 and p at a two-valued effect."""
+    """Read probabilities [row, value]; one number p means 0 and p for a two-valued effect."""
     rule = f"{where}: probabilities must be numbers from 0 to 1"
     table = as_array(given, "iufb", rule).astype(np.float64)
+    outside = ~((table >= 0) & (table <= 1))
+    if outside.any():
+        raise GraphError(f"{rule}, got {table[outside][0]}")
     if table.ndim == 0 and size == 2 and rows in (1, 2):
         chance = np.array([0.0, float(table)])[-rows:]
         table = np.stack([1 - chance, chance], axis=1)
@@ -160,8 +164,6 @@ def _rows(given: ArrayLike, rows: int, size: int, where: str) -> NDArray[np.floa
     table = table[None] if table.ndim == 1 and rows == 1 else table
     if table.shape != (rows, size):
         raise GraphError(f"{where}: expected a table of shape {(rows, size)}, got {table.shape}")
-    if not ((table >= 0) & (table <= 1)).all():
-        raise GraphError(f"{rule}, got {table[~((table >= 0) & (table <= 1))][0]}")
     wrong = np.flatnonzero(np.abs(table.sum(axis=1) - 1) > _TOLERANCE)
     if len(wrong):
         raise GraphError(f"{where}: row {wrong[0]} must sum to 1, got {table[wrong[0]].sum():.6g}")
@@ -169,7 +171,7 @@ def _rows(given: ArrayLike, rows: int, size: int, where: str) -> NDArray[np.floa
 
 
 def _extended(domains: Domains, sizes: list[int], names: list[str]) -> Domains:
-    """Domains with further variables at their end."""
+    """Append variables to domains."""
     if not names:
         return domains
     every = [domains.name(v) for v in range(len(domains))]

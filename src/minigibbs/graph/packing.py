@@ -1,4 +1,4 @@
-"""From a factor graph to the flat arrays that kernels read."""
+"""Conversion of a factor graph to the flat arrays that kernels read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAIR, _GENERAL, _UNARY = range(3)  # the parts of a row
 def pack(
     sizes: NDArray[np.int32], factors: Sequence[Factors], evidence: NDArray[np.int32]
 ) -> tuple[Model, float]:
-    """The graph's arrays, and the constant that brings energies back to the user's scale."""
+    """Return the graph's arrays, and the constant that converts energies to the user's scale."""
     flat, offset = lower_all(sizes, factors, evidence)
     rows, target, weight = packed_rows(
         sizes, evidence, flat.pair, flat.pair_weight, flat.factors, flat.slots
@@ -32,7 +32,7 @@ def pack(
 def lower_all(
     sizes: NDArray[np.int32], factors: Sequence[Factors], evidence: NDArray[np.int32]
 ) -> tuple[Model, float]:
-    """A model of all factors without rows, and the constant beside it."""
+    """Convert all factors to a model without rows; also return the sum of constants."""
     factors = [group for group in factors if not isinstance(group, Implicit)]
     entries = sum(group.entries for group in factors)
     memory.require(
@@ -56,7 +56,7 @@ def lower_all(
 
 
 def first_values(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Where the values of each variable begin, if those of all follow one another."""
+    """Return the index of each variable's first value in concatenated values."""
     if len(sizes) and (sizes == sizes[0]).all():
         return np.arange(0, len(sizes) * int(sizes[0]), int(sizes[0]), dtype=np.int64)
     first: NDArray[np.int64] = np.cumsum(sizes, dtype=np.int64) - sizes
@@ -64,7 +64,7 @@ def first_values(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def sealed(model: Model) -> Model:
-    """The model with its arrays read-only: one type for every graph, so kernels compile once."""
+    """Make a model's arrays read-only: one type for all graphs, so that kernels compile once."""
     for array in model:
         array.setflags(write=False)
     return model
@@ -79,31 +79,33 @@ def packed_rows(
     slots: NDArray[np.void],
     varies: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
-    """The CSR rows: one pass over the factors to count, one to fill.
+    """Build the CSR rows: one pass over the factors to count, one to fill.
 
-    `varies` says which pairs to write down; by default those that still depend on something.
+    `varies` marks the pairs to include; by default those that the evidence does not fix.
     """
     if not len(pair) and not len(general) and (sizes == sizes[0]).all():
-        row = np.array((0, 0, 0, 0, sizes[0]), dtype=ROW)  # one for all: they are the same
+        row = np.array((0, 0, 0, 0, sizes[0]), dtype=ROW)  # all rows are equal
         return np.broadcast_to(row, len(sizes)), np.empty(0, np.int32), np.empty(0)
     target, weight = np.empty(0, np.int32), np.empty(0)
-    place = np.zeros((3, len(sizes)), dtype=np.int64)
     if varies is None:
         varies = pairs_vary(pair, pair_weight, sizes, evidence)
+    count = np.zeros((_UNARY + 1 if len(general) else _PAIR + 1, len(sizes)), dtype=np.int64)
+    place = count
     for filling in (False, True):
         if filling:
-            end = np.cumsum(place.sum(axis=0))
-            start = end - place.sum(axis=0)
-            ends = start + np.cumsum(place, axis=0)
-            place = np.stack([start, ends[_PAIR], ends[_GENERAL]])
+            parts = np.cumsum(count, axis=0)
+            end = np.cumsum(parts[-1])
+            start = end - parts[-1]
+            place = start + parts - count
             target = np.empty(end[-1], dtype=np.int32)
             weight = np.empty(end[-1], dtype=np.float64)
         if len(pair):
             _place_pairs(pair, pair_weight, varies, evidence, place, target, weight)
         if len(general):
             _place_general(general, slots, evidence, place, target, weight)
-    rows = np.empty(len(sizes), dtype=ROW)
-    rows["start"], rows["pair_end"], rows["unary_begin"] = start, ends[_PAIR], ends[_GENERAL]
+    rows = np.empty(len(sizes), dtype=ROW)  # after the second pass, each part's place is its end
+    rows["start"], rows["pair_end"] = start, place[_PAIR]
+    rows["unary_begin"] = place[_GENERAL] if len(general) else place[_PAIR]
     rows["end"], rows["domain"] = end, sizes
     return rows, target, weight
 
@@ -111,7 +113,7 @@ def packed_rows(
 def _join(
     arrays: Sequence[NDArray[Any]], dtype: Any, empty: tuple[int, ...] = (0,)
 ) -> NDArray[Any]:
-    """One read-only C-contiguous array; without a copy where there is only one."""
+    """Concatenate to one read-only C-contiguous array; a single array is not copied."""
     if len(arrays) == 1:
         whole = np.ascontiguousarray(arrays[0], dtype=dtype)
     else:
@@ -121,7 +123,7 @@ def _join(
 
 
 def _join_general(groups: Sequence[General]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The factors, slots and tables of all groups."""
+    """Concatenate the factors, slots and tables of all groups."""
     factors = np.empty(sum(len(g.scope) for g in groups), dtype=FACTOR)
     slots = np.empty(sum(g.scope.size for g in groups), dtype=SLOT)
     factor = slot = value = 0
@@ -139,35 +141,50 @@ def _join_general(groups: Sequence[General]) -> tuple[NDArray[Any], NDArray[Any]
     return factors, slots, _join([g.table for g in groups], np.float64)
 
 
+def row_sums(rows: NDArray[np.void], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum one value per entry over the rows, without an array of the rows' owners.
+
+    >>> rows = np.zeros(3, ROW)
+    >>> rows["start"], rows["end"] = [0, 2, 2], [2, 2, 3]
+    >>> row_sums(rows, np.array([1.0, 2.0, 4.0])).tolist()
+    [3.0, 0.0, 4.0]
+    """
+    sums = np.zeros(len(rows))
+    if len(values):
+        start = rows["start"]
+        filled = rows["end"] > start
+        if filled.all():
+            sums[:] = np.add.reduceat(values, start)
+        else:
+            sums[filled] = np.add.reduceat(values, start[filled])
+    return sums
+
+
 def energy_at(model: Model) -> NDArray[np.float64]:
-    """For each free variable the sum of its factors' M; the largest is the paper's L."""
-    rows = model.rows
-    if not len(model.weight):
-        return np.zeros(len(rows))
-    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
-    return np.bincount(owner, entry_spans(model), minlength=len(rows)).astype(np.float64)
+    """Return for each free variable the sum of its factors' M; the largest is the paper's L."""
+    return row_sums(model.rows, entry_spans(model))
 
 
 def influence_at(model: Model) -> NDArray[np.float64]:
-    """For each free variable a bound on how much all others together can move its distribution.
+    """Return for each free variable a bound on how much all others can move its distribution.
 
     A factor of range M lets each of its other variables move it by M / 2 at most, in total
-    variation. Where the sum is below 1 for all, Dobrushin's condition holds, and chains that update
+    variation. If the sum is below 1 for all, Dobrushin's condition holds, and chains that update
     one variable at a time mix fast.
     """
-    rows = model.rows
-    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
-    others, place = np.ones(len(owner)), np.arange(len(owner))
-    general = np.flatnonzero(place >= rows["pair_end"][owner])
-    factors = model.factors[model.target[general]]
-    others[general] = factors["scope_end"] - factors["scope_start"] - 1
-    spans = entry_spans(model)  # infinite for unary ones with zeros, which have no others
-    share = np.multiply(others, spans, out=np.zeros(len(spans)), where=others > 0)
-    return np.bincount(owner, share / 2, minlength=len(rows)).astype(np.float64)
+    rows, share = model.rows, entry_spans(model) / 2
+    if (rows["pair_end"] < rows["end"]).any():
+        owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+        general = np.flatnonzero(np.arange(len(share)) >= rows["pair_end"][owner])
+        factors = model.factors[model.target[general]]
+        others = factors["scope_end"] - factors["scope_start"] - 1
+        own = share[general]  # infinite for unary factors with hard constraints
+        share[general] = np.multiply(others, own, out=np.zeros(len(own)), where=others > 0)
+    return row_sums(rows, share)
 
 
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
-    """The paper's M of every factor, pairs first; 0 where the evidence leaves nothing to vary."""
+    """Return the paper's M of every factor, pairs first; 0 if evidence fixes the factor."""
     varies = pairs_vary(model.pair, model.pair_weight, model.rows["domain"], evidence)
     return np.concatenate([np.where(varies, np.abs(model.pair_weight), 0.0), model.factors["span"]])
 
@@ -178,9 +195,11 @@ def pairs_vary(
     size: NDArray[np.int32],
     evidence: NDArray[np.int32],
 ) -> NDArray[np.bool_]:
-    """Whether pair factors still depend on something: not if their M is 0 under the evidence."""
+    """Return whether each pair factor varies: its M is positive, given the evidence."""
     (i, j), wide = pair.T, size > 1
-    varies: NDArray[np.bool_] = (weight != 0) & (wide[i] | wide[j])
+    varies: NDArray[np.bool_] = weight != 0
+    if not wide.all():
+        varies &= wide[i] | wide[j]
     if (evidence != FREE).any():
         for clamped, other in ((i, j), (j, i)):
             value = evidence[clamped]
@@ -190,7 +209,7 @@ def pairs_vary(
 
 
 def entry_spans(model: Model) -> NDArray[np.float64]:
-    """The paper's M of the factor behind every entry: of a pair, the size of its weight."""
+    """Return the paper's M of every entry's factor, which for a pair is its absolute weight."""
     spans = np.abs(model.weight)
     first, count = model.rows["pair_end"], model.rows["end"] - model.rows["pair_end"]
     if count.any():
@@ -200,7 +219,7 @@ def entry_spans(model: Model) -> NDArray[np.float64]:
 
 
 def free_variables(evidence: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The variables that a sampler visits: those that no evidence clamps."""
+    """Return the variables that a sampler visits: those without evidence."""
     free = evidence == FREE
     if free.all():
         return np.arange(len(free), dtype=np.int32)
@@ -209,7 +228,7 @@ def free_variables(evidence: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @entry
 def _place_pairs(pair, pair_weight, varies, evidence, place, target, weight):
-    """Count the pairs of each row, or write them where `place` says if there is room."""
+    """Count the pairs of each row or, if `target` is not empty, write them at indices `place`."""
     filling = len(target) > 0
     for k in range(len(pair)):
         for side in range(2 if varies[k] else 0):
@@ -223,7 +242,7 @@ def _place_pairs(pair, pair_weight, varies, evidence, place, target, weight):
 
 @entry
 def _place_general(factors, slots, evidence, place, target, weight):
-    """Count the general factors of each row, or write them where `place` says if there is room."""
+    """Count the general factors of each row or, if `target` is not empty, write them at `place`."""
     filling = len(target) > 0
     for k in range(len(factors)):
         factor = factors[k]

@@ -1,8 +1,8 @@
-"""Parameters of a graph: the named numbers of its factors, their ties and their statistics.
+"""Parameters of a graph: names, ties, and sufficient statistics.
 
-The energy is linear in them: sum over parameters of value times statistic, plus what has no name.
-A `Frame` holds what all graphs that differ in parameters alone have in common, so that other
-numbers need no new packing.
+The log-potential is linear in them: the sum over parameters of value times statistic, plus factors
+without names. A `Frame` has the common structure of all graphs that differ only in parameters, so
+that other values need no new packing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from minigibbs.kernels.statistics import (
 )
 from minigibbs.system import memory
 
-_PIECES = 8  # that large sums are made of
+_PIECES = 8  # of large sums
 _SMALL = 1 << 20  # factors times states that are summed in one piece
-_WORD = 64  # states in a word of bits; from half as many on they are counted by bits
+_WORD = 64  # states per word of bits; at least half as many states are counted by bits
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One name: where its numbers stand among all, their shape, and which are fixed."""
+    """A parameter array: its name, start in the flat array, shape, and fixed entries."""
 
     name: str
     start: int
@@ -47,33 +47,33 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """The number of entries."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def place(self) -> slice:
-        """Where its numbers stand."""
+        """The indices of its entries in the flat array."""
         return slice(self.start, self.start + self.size)
 
 
 class Counted(NamedTuple):
-    """Values that are counted together; each count is a part of a parameter's statistic."""
+    """Pairs of values that are counted; each count is a term of a parameter's statistic."""
 
-    one: NDArray[np.int32]  # places among the values of all variables
-    other: NDArray[np.int32]  # the same for a value alone
-    number: NDArray[np.int64]  # of the parameter
+    one: NDArray[np.int32]  # index among the values of all variables
+    other: NDArray[np.int32]  # the same; equal to `one` for a single value
+    number: NDArray[np.int64]  # index of the parameter
     scale: NDArray[np.float64]
 
 
 def _each(sizes: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers below each of some sizes, one after the other, and whose they are."""
+    """Return concatenated ranges below each of some sizes, preceded by the index of each size."""
     which = np.repeat(np.arange(len(sizes)), sizes)
     ends = np.cumsum(sizes, dtype=np.int64)
     return which, np.arange(len(which)) - (ends - sizes)[which]
 
 
 class Frame:
-    """What graphs with the same factors and other parameters share."""
+    """The common structure of graphs with the same factors and different parameters."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class Frame:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """[parameter] whether it is not to be learned."""
+        """Whether each parameter is fixed in learning: [parameter]."""
         return np.concatenate([np.zeros(0, bool), *(one.fixed.ravel() for one in self)])
 
     def flat(self, factors: Sequence[Factors]) -> NDArray[np.float64]:
-        """All parameters of a graph's groups, one after the other."""
+        """Return all parameters of a graph's groups as one flat array."""
         values = np.full(self.size, np.nan)
         for group in factors:
             if group.tie is not None:
@@ -105,12 +105,12 @@ class Frame:
         return values
 
     def named(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Numbers for each parameter, by name and in its shape; leading axes stay."""
+        """Split a flat array by name, in the shapes of the parameters; leading axes are kept."""
         lead = values.shape[:-1]
         return {one.name: values[..., one.place].reshape(*lead, *one.shape) for one in self}
 
     def where(self, number: int) -> str:
-        """A parameter as errors call it."""
+        """Return a parameter's description in error messages."""
         for one in self:
             if one.start <= number < one.start + one.size:
                 index = np.unravel_index(number - one.start, one.shape)
@@ -118,7 +118,7 @@ class Frame:
         raise IndexError(number)
 
     def read(self, given: Mapping[str, ArrayLike], values: NDArray[Any]) -> NDArray[np.float64]:
-        """The flat numbers with those of some names replaced, checked."""
+        """Return the flat array with some parameters replaced, with checks."""
         values = values.copy()
         for name, numbers in given.items():
             one = self.find(name)
@@ -139,7 +139,7 @@ class Frame:
         return values
 
     def require_finite(self, values: NDArray[np.float64]) -> None:
-        """Raise for a number that is not finite; an entry of a table may be -inf."""
+        """Raise an error for a number that is not finite; table entries may be -inf."""
         if np.isfinite(values).all():
             return
         entry = np.zeros(self.size, dtype=np.bool_)
@@ -154,7 +154,7 @@ class Frame:
             )
 
     def find(self, name: str) -> Parameter:
-        """The parameter of a name, or an error that says what there is."""
+        """Return the parameter of a name; an unknown name is an error that lists the known ones."""
         if name in self.parameters:
             return self.parameters[name]
         known = ", ".join(map(repr, list(self.parameters)[:8])) or "none"
@@ -165,7 +165,7 @@ class Frame:
     def replaced(
         self, factors: Sequence[Factors], values: NDArray[np.float64]
     ) -> tuple[Factors, ...]:
-        """The groups with other parameters."""
+        """Return the groups with other parameters."""
         groups = []
         for group in factors:
             if group.tie is not None:
@@ -177,7 +177,7 @@ class Frame:
         return tuple(groups)
 
     def _lay_out(self, factors: Sequence[Factors]) -> None:
-        """Rows that hold every factor that has parameters, whatever they are; and the ties."""
+        """Build the ties, and rows with every parametrized factor, also with those of weight 0."""
         flat, offset = lower_all(self.sizes, factors, self.evidence)
         self.ties, self.constant, self.segments = _ties(self, factors, flat)
         learned_pair = (
@@ -200,7 +200,7 @@ class Frame:
         self.offset = offset - float(self.constant @ _finite(self.flat(factors)))
 
     def pack(self, factors: Sequence[Factors]) -> tuple[Model, float]:
-        """What `packing.pack` gives, by the rows that are known already."""
+        """Return what `packing.pack` returns, with precomputed rows."""
         flat, offset = lower_all(self.sizes, factors, self.evidence)
         structure, pairs = self.structure, self.is_pair
         weight, kept = np.empty(len(structure.target)), np.empty(len(structure.target), bool)
@@ -221,10 +221,10 @@ class Frame:
         weights: NDArray[np.float64] | None = None,
         spread: Callable[[Callable[[int], None], int], None] | None = None,
     ) -> NDArray[np.float64]:
-        """The statistics of states [state, variable], summed by their weights.
+        """Sum the statistics of states [state, variable] by their weights.
 
-        `spread(work, pieces)` may call work(piece) on threads. The pieces are the same whoever
-        does them, and so is the sum, to the last bit.
+        `spread(work, pieces)` may call work(piece) on threads. The pieces do not depend on the
+        threads, and the sum is bit-identical.
         """
         spread = spread or _in_turn
         factors = len(self.structure.pair) + len(self.structure.factors)
@@ -248,12 +248,12 @@ class Frame:
         return total
 
     def _totals(self, pieces: int) -> NDArray[np.float64]:
-        """Space for the sums of each piece, or one for all where no two of them add to a number."""
+        """Allocate the sums of each piece, or one array if no two pieces add to the same entry."""
         return np.zeros((1 if self.apart else pieces, self.size))
 
     @cached_property
     def apart(self) -> bool:
-        """Whether every factor has numbers of its own: sums need no space for each piece."""
+        """Whether no two factors share a parameter, so that pieces need no separate sums."""
         ties = self.ties
         pair, factor = ties.pair[ties.pair >= 0], ties.factor[ties.factor >= 0]
         starts = np.concatenate([pair, factor])
@@ -261,9 +261,9 @@ class Frame:
 
     @cached_property
     def countable(self) -> bool:
-        """Whether learned factors are pairs, or tables of up to two variables, by their entries.
+        """Whether learned factors are pairs, or tables of up to two variables with learned entries.
 
-        Their statistics are counts of values, alone or together.
+        Their statistics are counts of values or of pairs of values.
         """
         factors, ties = self.structure.factors, self.ties
         arity = factors["scope_end"] - factors["scope_start"]
@@ -272,14 +272,14 @@ class Frame:
 
     @cached_property
     def counted_size(self) -> int:
-        """How many counts that are."""
+        """The number of these counts."""
         pairs, tables = np.flatnonzero(self.ties.pair >= 0), np.flatnonzero(self.ties.factor >= 0)
         sizes = self.sizes[self.structure.pair[pairs]].min(axis=1, initial=2**31 - 1)
         return int(sizes.sum(dtype=np.int64)) + int(self.table_sizes(tables).sum())
 
     @cached_property
     def counted(self) -> Counted:
-        """The counts of which the statistics of a countable frame are made."""
+        """The counts that are the terms of the statistics of a countable frame."""
         pairs, tables = np.flatnonzero(self.ties.pair >= 0), np.flatnonzero(self.ties.factor >= 0)
         ties, model = self.ties, self.structure
         ends = model.pair[pairs].astype(np.int64)
@@ -302,7 +302,7 @@ class Frame:
         return Counted(one.astype(np.int32), other.astype(np.int32), number, scale)
 
     def from_counts(self, counts: NDArray[np.integer], states: int) -> NDArray[np.float64]:
-        """The statistics, summed over states, of what was `counted` among them."""
+        """Compute the statistics, summed over states, from the counts of `counted`."""
         own = self.counted
         total = np.bincount(own.number, own.scale * counts, minlength=self.size)
         return total + self.constant * float(states)
@@ -310,7 +310,7 @@ class Frame:
     def _marked(
         self, states: NDArray[Any], spread: Callable[[Callable[[int], None], int], None]
     ) -> NDArray[np.uint64]:
-        """[value of a variable, word] a bit for each state that has the value."""
+        """Build bit sets [value of a variable, word]: one bit for each state with the value."""
         total = int(self.sizes.sum(dtype=np.int64))
         first = np.append(self.structure.first, total)
         bits = np.empty((total, -(-len(states) // _WORD)), dtype=np.uint64)
@@ -320,21 +320,21 @@ class Frame:
         return bits
 
     def statistics(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """[state, parameter]: the statistics of each state."""
+        """Compute the statistics of each state, [state, parameter]."""
         memory.require(8 * len(states) * self.size, "statistics of states", "use fewer states")
         rows = np.tile(self.constant, (len(states), 1))
         each_statistic(self.structure, self.ties, np.ascontiguousarray(states), rows)
         return rows
 
     def independent(self, marginals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Expected statistics if variables were independent; marginals by variable and value."""
+        """Compute expected statistics of independent variables; marginals by variable and value."""
         total = np.zeros(self.size)
         add_independent(self.structure, self.ties, marginals, total)
         return total + self.constant
 
     @cached_property
     def ranges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For each parameter the sums of its factors' least and of their largest statistics."""
+        """The sums of each parameter's factors' smallest and largest statistics."""
         low, high = self.constant.copy(), self.constant.copy()
         ties, model = self.ties, self.structure
         learned = np.flatnonzero(ties.pair >= 0)
@@ -357,18 +357,18 @@ class Frame:
 
     @cached_property
     def scales(self) -> NDArray[np.float64]:
-        """For each parameter the largest energy that it gives a factor at 1."""
+        """The largest absolute energy of a factor for each parameter at 1."""
         largest, ties = np.zeros(self.size), self.ties
         pairs, general = np.flatnonzero(ties.pair >= 0), np.flatnonzero(ties.factor >= 0)
         np.maximum.at(largest, ties.pair[pairs], np.abs(ties.pair_scale[pairs]))
         np.maximum.at(largest, ties.factor[general], np.abs(ties.factor_scale[general]))
-        for one in self:  # the entries of a table are alike
+        for one in self:  # equal for the entries of a table
             if len(one.shape) > 1 or (one.size and (ties.entries[ties.factor == one.start]).any()):
                 largest[one.place] = largest[one.place].max(initial=0.0)
         return largest
 
     def table_sizes(self, factors: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many entries tables over the variables of some factors have."""
+        """Return the number of entries of tables over the variables of some factors."""
         model = self.structure
         if not len(factors):
             return np.empty(0, dtype=np.int64)
@@ -377,7 +377,7 @@ class Frame:
         return whole[factors]
 
     def _table_range(self, factors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The least and largest finite entry of the tables of some factors."""
+        """Return the smallest and largest finite entry of the tables of some factors."""
         start, size = self.structure.factors["table_start"][factors], self.table_sizes(factors)
         places, which = np.unique(np.stack([start, size], axis=1), axis=0, return_inverse=True)
         ends = np.zeros((2, len(places)))
@@ -389,7 +389,7 @@ class Frame:
 
     @cached_property
     def entry_ties(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The parameter behind the weight of each entry, -1 for none, and how much of it."""
+        """The parameter of each entry's weight, -1 for none, and its scale."""
         ties, target = self.ties, self.structure.target
         number, scale = np.full(len(target), -1, np.int32), np.zeros(len(target))
         pair, other = np.flatnonzero(self.is_pair), np.flatnonzero(~self.is_pair)
@@ -401,19 +401,19 @@ class Frame:
 
     @cached_property
     def constant_weights(self) -> NDArray[np.float64]:
-        """The weight of each entry, as the frame was made."""
+        """The weight of each entry when the frame was created."""
         flat, weight = self.structure, np.empty(len(self.structure.target))
         weight[self.is_pair] = flat.pair_weight[self.origin[self.is_pair]]
         weight[~self.is_pair] = flat.factors["weight"][flat.target[~self.is_pair]]
         return weight
 
     def moving(self) -> Moving:
-        """A model whose weights may be changed in place."""
+        """Create a model whose weights may be changed in place."""
         return Moving(self)
 
 
 class Moving:
-    """A model whose weights are set again and again: shapes and compiled code stay."""
+    """A model with mutable weights: shapes and compiled code do not change."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame, flat = frame, frame.structure
@@ -431,7 +431,7 @@ class Moving:
         )
 
     def set(self, values: NDArray[np.float64]) -> Model:
-        """Give the model the weights that these parameters say."""
+        """Set the model's weights from these parameters."""
         frame = self.frame
         for start, place, count in frame.segments:
             self._table[start : start + count] = values[place : place + count]
@@ -443,7 +443,7 @@ class Moving:
 
 
 def _read_parameters(factors: Sequence[Factors]) -> dict[str, Parameter]:
-    """The names in their order, with shapes and fixed entries; groups of one name share."""
+    """Read the parameters in order, with shapes and fixed entries; equal names are merged."""
     shapes: dict[str, tuple[int, ...]] = {}
     groups: dict[str, list[Factors]] = {}
     for group in factors:
@@ -467,7 +467,7 @@ def _read_parameters(factors: Sequence[Factors]) -> dict[str, Parameter]:
 
 
 def _shared(name: str, shape: tuple[int, ...], groups: Sequence[Factors]) -> NDArray[np.bool_]:
-    """Which numbers of a name are fixed; raises where groups disagree about them."""
+    """Return the fixed entries of a parameter; raise an error if groups disagree on values."""
     fixed, values = np.zeros(shape, dtype=np.bool_), np.full(shape, np.nan)
     for group in groups:
         assert group.tie is not None
@@ -488,7 +488,7 @@ def _shared(name: str, shape: tuple[int, ...], groups: Sequence[Factors]) -> NDA
 def _ties(
     frame: Frame, factors: Sequence[Factors], flat: Model
 ) -> tuple[Ties, NDArray[np.float64], list[tuple[int, int, int]]]:
-    """The ties of all factors, the constant statistics, and the tables that are parameters."""
+    """Build the ties of all factors, the constant statistics, and the list of learned tables."""
     pair, pair_scale = np.full(len(flat.pair), -1, np.int64), np.zeros(len(flat.pair))
     general = np.full(len(flat.factors), -1, np.int64)
     scales, entries = np.zeros(len(flat.factors)), np.zeros(len(flat.factors), bool)
@@ -521,7 +521,7 @@ def _ties(
 
 
 def _table_values(group: Factors) -> int:
-    """How many table values a group lowers to."""
+    """Return the number of table values of a group in flat form."""
     tables = getattr(group, "_tables", None)
     if tables is not None:
         return int(tables.size)
@@ -537,13 +537,13 @@ def _add_range(
     places: NDArray[np.int64],
     scale: NDArray[np.float64],
 ) -> None:
-    """Add the ranges of statistics that are 0 or their scale."""
+    """Add the ranges of statistics that are either 0 or their scale."""
     np.add.at(low, places, np.minimum(scale, 0.0))
     np.add.at(high, places, np.maximum(scale, 0.0))
 
 
 def _pair_places(rows: NDArray[np.void], entries: int) -> NDArray[np.bool_]:
-    """Which entries of the rows are pairs."""
+    """Mark the entries of the rows that are pairs."""
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     return np.arange(entries) < rows["pair_end"][owner]
 
@@ -554,7 +554,7 @@ def _compressed(
     weight: NDArray[np.float64],
     kept: NDArray[np.bool_],
 ) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
-    """The rows without the entries that are not kept."""
+    """Return the rows without the entries that are not kept."""
     before = np.concatenate([[0], np.cumsum(kept)])
     packed = rows.copy()
     for name in ("start", "pair_end", "unary_begin", "end"):

@@ -1,7 +1,7 @@
 """One store per graph for everything that is computed once: keyed, thread-safe, freed with it.
 
-An entry has a kind, such as "split", and a key within its kind. The first thread that asks for an
-entry computes it while the others wait. Computing an entry may ask for entries of other kinds.
+An entry has a kind, such as "split", and a key within its kind. The first thread that requests an
+entry computes it while the others wait. Computing an entry may request entries of other kinds.
 Graphs do not pickle or copy their store.
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph
 
-STORE = "_prepared"  # the store's name among a graph's attributes
-SHARED = "_shared"  # the same for the store of a graph and those with other evidence or weights
+STORE = "_prepared"  # the graph's attribute with its store
+SHARED = "_shared"  # the same for the store that graphs with other evidence or weights share
 
 T = TypeVar("T")
 
@@ -30,13 +30,13 @@ def prepared(
     graph
         The graph that owns the entry.
     kind
-        What the entry is.
+        The kind of the entry.
     key
-        What the entry depends on beside the graph. A key that cannot be hashed is never stored.
+        The values on which the entry depends besides the graph. An unhashable key is never stored.
     make
         Computes the entry. If it raises, the next call computes the entry again.
     most
-        How many entries of this kind to keep; the oldest is dropped for a new one.
+        Number of entries of this kind to keep; the oldest is dropped for a new one.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def prepared(
 
 
 def shared(graph: FactorGraph, kind: str, key: Hashable, make: Callable[[], T], most: int = 2) -> T:
-    """As `prepared`, for entries that graphs with other evidence or other weights can use.
+    """Do the same as `prepared`, for entries that are valid with other evidence or weights.
 
     >>> import minigibbs as mg
     >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
@@ -70,7 +70,7 @@ def shared(graph: FactorGraph, kind: str, key: Hashable, make: Callable[[], T], 
 
 
 def share(graph: FactorGraph, other: FactorGraph) -> FactorGraph:
-    """Let a graph use the shared entries of another one; returns the graph."""
+    """Let a graph use the shared entries of another one; return the graph."""
     vars(graph)[SHARED] = _store(other, SHARED)
     return graph
 
@@ -83,13 +83,13 @@ def forget(graph: FactorGraph, kind: str) -> None:
 def _store(graph: FactorGraph, name: str = STORE) -> _Store:
     own = vars(graph)
     store = own.get(name)
-    if store is None:  # one thread's new store becomes the graph's
+    if store is None:  # with concurrent threads the first new store wins
         store = own.setdefault(name, _Store())
     return store  # type: ignore[no-any-return]
 
 
 class _Entry:
-    """A value, or the right to compute it."""
+    """A value that is computed under a lock."""
 
     def __init__(self) -> None:
         self.lock, self.value, self.made = RLock(), None, False

@@ -1,9 +1,8 @@
-"""Values that zeros and evidence exclude: generalized arc consistency, to a fixed point.
+"""Values that hard constraints and evidence exclude: generalized arc consistency.
 
-A factor excludes a value of a variable if every entry with it is a zero, given the values that its
-other variables may still take. That may leave another factor without an entry for another value, so
-pruning continues until nothing changes. It proves nothing about what is left: a value may survive,
-and be impossible all the same.
+A factor excludes a value of a variable if every entry with it is a zero, given the possible values
+of its other variables. That may leave another factor without an entry for another value, so pruning
+continues to a fixed point. Values that remain are not proven possible.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from minigibbs.kernels.support import propagate
 
 
 class Constraints(NamedTuple):
-    """The factors with hard constraints, as `kernels.support` reads them.
+    """The factors with hard constraints, in the form that `kernels.support` reads.
 
     Letters: n variables, H such factors, S their slots, V the sum of the domain sizes.
     """
 
     factors: NDArray[np.void]  # [H] of FACTOR
-    slots: NDArray[np.void]  # of SLOT; those of tables, with strides for keys
-    possible: NDArray[np.bool_]  # whether each table entry is no zero
-    first: NDArray[np.int64]  # [n + 1] where the values of a variable begin
-    user_start: NDArray[np.int64]  # [n + 1] where the factors of a variable begin
+    slots: NDArray[np.void]  # of SLOT; those of tables have strides as keys
+    possible: NDArray[np.bool_]  # whether each table entry is not a zero
+    first: NDArray[np.int64]  # [n + 1] index of each variable's first value
+    user_start: NDArray[np.int64]  # [n + 1] index of each variable's first factor
     user: NDArray[np.int32]  # [S] the factors of each variable
 
 
 def constraints(graph: FactorGraph) -> Constraints:
-    """The factors of a graph that hold zeros under its evidence."""
+    """Return the factors of a graph with hard constraints, given its evidence."""
     model = graph.packed
     possible = model.table > -np.inf
     return _indexed(model.factors[graph.hard], model.slots, possible, graph.sizes)
@@ -47,7 +46,7 @@ def _indexed(
     possible: NDArray[np.bool_],
     sizes: NDArray[np.integer],
 ) -> Constraints:
-    """Constraints with the factors of each variable looked up."""
+    """Build constraints, with an index of the factors of each variable."""
     arity = factors["scope_end"] - factors["scope_start"]
     owner = np.repeat(np.arange(len(factors), dtype=np.int32), arity)
     shift = np.repeat(factors["scope_start"] - (np.cumsum(arity) - arity), arity)
@@ -68,7 +67,7 @@ def tables_as_constraints(
     scopes: Sequence[tuple[int, ...]],
     possible: Sequence[NDArray[np.bool_]],
 ) -> Constraints:
-    """The same from tables that are not in a graph: one array, an axis per variable, a scope."""
+    """Build constraints from tables that are not in a graph: scopes, and one array per scope."""
     arity = np.array([len(scope) for scope in scopes], dtype=np.int64)
     count = np.array([table.size for table in possible], dtype=np.int64)
     factors, slots = np.zeros(len(scopes), FACTOR), np.empty(int(arity.sum()), SLOT)
@@ -86,7 +85,7 @@ def tables_as_constraints(
 
 
 def all_alive(graph: FactorGraph) -> NDArray[np.bool_]:
-    """[sum of sizes] Which values the evidence leaves."""
+    """Mark the values that the evidence allows, [sum of sizes]."""
     alive = np.ones(int(graph.sizes.sum(dtype=np.int64)), dtype=np.bool_)
     clamped = np.flatnonzero(graph.evidence != FREE)
     if len(clamped):
@@ -97,9 +96,9 @@ def all_alive(graph: FactorGraph) -> NDArray[np.bool_]:
 
 
 def prune(graph: FactorGraph) -> NDArray[np.bool_] | None:
-    """[sum of sizes] Which values zeros and evidence leave; None if no state is possible.
+    """Mark the values that hard constraints and evidence allow, [sum of sizes].
 
-    Without zeros, what the evidence leaves.
+    Returns None if no state is possible.
 
     >>> import minigibbs as mg, numpy as np
     >>> implies = mg.Table([[0, 1], [1, 2]], [[0.0, 0.0], [-np.inf, 0.0]])
@@ -116,13 +115,13 @@ def prune(graph: FactorGraph) -> NDArray[np.bool_] | None:
 
 
 def counts_left(rules: Constraints, alive: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """[n] How many values each variable may still take."""
+    """Count the possible values of each variable [n]."""
     left: NDArray[np.int64] = np.add.reduceat(alive, rules.first[:-1], dtype=np.int64)
     return left
 
 
 def narrow(rules: Constraints, alive: NDArray[np.bool_]) -> bool:
-    """Take out of `alive` what the rules exclude; False if a variable is left without a value."""
+    """Remove excluded values from `alive`; return False if a variable has no value."""
     space = Space.of(rules)
     space.waiting[:], space.ring[1] = True, len(space.queue)
     return bool(propagate(rules, alive, counts_left(rules, alive), *space) >= 0)
@@ -131,17 +130,17 @@ def narrow(rules: Constraints, alive: NDArray[np.bool_]) -> bool:
 class Space(NamedTuple):
     """Scratch of `kernels.support`."""
 
-    queue: NDArray[np.int32]  # [H] factors that wait
-    ring: NDArray[np.int64]  # [2] where the queue begins, and how many wait
-    waiting: NDArray[np.bool_]  # [H] whether a factor is on the queue
+    queue: NDArray[np.int32]  # [H] factors in the queue
+    ring: NDArray[np.int64]  # [2] start and length of the queue
+    waiting: NDArray[np.bool_]  # [H] whether a factor is in the queue
     digits: NDArray[np.int64]  # [largest arity]
     seen: NDArray[np.bool_]  # [largest number of values of a scope]
-    trail: NDArray[np.int64]  # values taken out; empty to keep none
-    length: NDArray[np.int64]  # [2] of the trail, and entries looked at so far
+    trail: NDArray[np.int64]  # removed values; empty to record none
+    length: NDArray[np.int64]  # [2] of the trail, and number of table entries read
 
     @classmethod
     def of(cls, rules: Constraints, trail: int = 0) -> Space:
-        """Space for these rules."""
+        """Allocate scratch for these rules."""
         start, end = rules.factors["scope_start"], rules.factors["scope_end"]
         sizes = np.diff(rules.first)[rules.slots["variable"]]
         total = np.concatenate([[0], np.cumsum(sizes)])

@@ -1,4 +1,4 @@
-"""Weights so large that double precision loses the smaller ones they are added to."""
+"""Weights so large that smaller ones are lost when they are added in double precision."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from minigibbs.kernels.layout import Model
 if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph
 
-TOLERANCE = 1e-3  # of log-odds: probabilities are then right within 0.00025
+TOLERANCE = 1e-3  # of log-odds, which is an error of probabilities of at most 0.00025
 
 
 def rounding_error(model: Model, implicit: float) -> float:
-    """About how much rounding changes log-odds: the machine epsilon times all weights together.
+    """Estimate the rounding error of log-odds: the machine epsilon times the sum of all weights.
 
-    0 where a single factor has a weight, since nothing is added to it. `implicit` is the sum of the
+    It is 0 if a single factor has a weight, since nothing is added. `implicit` is the sum of the
     weights of implicit factors.
     """
     factors = model.factors
     sizes = np.abs(factors["low"]) + np.where(np.isinf(factors["span"]), 0.0, factors["span"])
     hard = np.isinf(factors["span"])
-    if hard.any():  # whose span says nothing about their finite numbers
+    if hard.any():  # their span is infinite
         finite = np.abs(model.table[np.isfinite(model.table)]).max(initial=0.0)
         sizes[hard] = np.abs(factors["weight"][hard]) * finite
     pairs = np.abs(model.pair_weight)
@@ -34,7 +34,7 @@ def rounding_error(model: Model, implicit: float) -> float:
 
 
 def rounding_warning(error: float) -> str | None:
-    """What to say about a graph with this rounding error, or None where it is harmless."""
+    """Return the warning for a graph with this rounding error, or None if it is harmless."""
     if error <= TOLERANCE:
         return None
     total = error / np.finfo(np.float64).eps
@@ -47,7 +47,7 @@ def rounding_warning(error: float) -> str | None:
 
 
 def warn_of_rounding(graph: FactorGraph) -> None:
-    """Warn of a graph whose weights are too large, where the result has no place for warnings."""
+    """Warn about too large weights, for results that cannot contain warnings."""
     text = rounding_warning(graph.rounding_error)
     if text is not None:
         warnings.warn(text, stacklevel=3)

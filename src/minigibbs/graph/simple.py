@@ -1,8 +1,8 @@
-"""The same model with less to look at: what a chain that visits it often should read.
+"""A graph's explicit factors in a simpler form, for chains that evaluate it often.
 
-Pairs between the same two variables become one. A table over two two-valued variables becomes a
-pair and unary factors. Factors with one free variable become unary. All unary factors of a variable
-are summed. Variables of one value count as clamped. Energies stay the same.
+Pairs of the same two variables are merged. A table over two two-valued variables becomes a pair and
+unary factors. Factors with one free variable become unary. All unary factors of a variable are
+summed. Variables with one value count as clamped. Energies do not change.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from minigibbs.kernels.layout import TABLE, Model
 from minigibbs.system import memory
 from minigibbs.system.watch import current
 
-_PAIR_BYTES = 64  # two variables that share a factor, while they are sorted
+_PAIR_BYTES = 64  # bytes per pair of variables with a common factor, while they are sorted
 
 
 class Simple(NamedTuple):
-    """A graph's packed energy as constant + unary + pairs + the rest; fixed variables are left out.
+    """A graph's packed energy as constant + unary + pairs + rest, without fixed variables.
 
     A variable is fixed if it is clamped or has one value.
     """
 
     constant: float
     unary: NDArray[np.float64]  # [sum of sizes], 0 at fixed variables
-    pair: NDArray[np.int32]  # [pairs, 2] of variables that change, the smaller first, each once
+    pair: NDArray[np.int32]  # [pairs, 2] of variables that are not fixed, sorted, each once
     pair_weight: NDArray[np.float64]  # [pairs] of [x_i == x_j]
-    rest: NDArray[np.int64]  # numbers of general factors that are none of these
+    rest: NDArray[np.int64]  # indices of general factors that remain
 
 
 def simplified(graph: FactorGraph) -> Simple:
-    """The graph's explicit factors, simplified under its evidence; computed once per graph."""
+    """Return the graph's simplified explicit factors, given its evidence; computed once."""
     return prepared(graph, "simplified", None, lambda: _simplified(graph))
 
 
@@ -67,7 +67,7 @@ def _simplified(graph: FactorGraph) -> Simple:
 
 
 def lighter(graph: FactorGraph) -> FactorGraph:
-    """A graph of the same distribution in pairs and unary factors, if possible."""
+    """Return a graph of the same distribution with pairs and unary factors, if possible."""
     if graph.implicits:
         return graph
     simple = simplified(graph)
@@ -84,12 +84,12 @@ def lighter(graph: FactorGraph) -> FactorGraph:
 
 
 def _fixed(graph: FactorGraph) -> NDArray[np.int32]:
-    """Return the value of every variable that does not change, and FREE for the others."""
+    """Return the value of every fixed variable, and FREE for the others."""
     return np.where(graph.sizes == 1, np.int32(0), graph.evidence)
 
 
 def neighbors(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Which variables that change share a factor, by rows: where each begins, and all of them."""
+    """Return the variables that share a factor, by row: start of each row, and all entries."""
     model, evidence, (i, j) = graph.packed, _fixed(graph), simple.pair.T.astype(np.int64)
     widths = open_slots(graph)[simple.rest].astype(np.float64)
     pairs = len(i) + float((widths * (widths - 1)).sum()) / 2
@@ -116,7 +116,7 @@ def neighbors(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], ND
 
 
 def _fold_pairs(model: Model, evidence: NDArray[np.int32], unary: NDArray[np.float64]) -> float:
-    """Add pairs with one clamped end to the other end's values; returns those with two."""
+    """Fold pairs with one clamped variable into unary energies; return the sum of fixed pairs."""
     fixed, weight = evidence[model.pair] != FREE, model.pair_weight
     constant = 0.0
     for clamped, other in ((0, 1), (1, 0)):
@@ -132,7 +132,7 @@ def _fold_pairs(model: Model, evidence: NDArray[np.int32], unary: NDArray[np.flo
 
 
 def open_slots(graph: FactorGraph) -> NDArray[np.int64]:
-    """How many variables that change each general factor has."""
+    """Count the variables of each general factor that are not fixed."""
     model = graph.packed
     free = np.concatenate([[0], np.cumsum(_fixed(graph)[model.slots["variable"]] == FREE)])
     return free[model.factors["scope_end"]] - free[model.factors["scope_start"]]  # type: ignore[no-any-return]
@@ -145,7 +145,7 @@ def _fold_general(
     evidence: NDArray[np.int32],
     unary: NDArray[np.float64],
 ) -> float:
-    """Add factors of one free variable to its values; returns the sum of those of none."""
+    """Add factors of one free variable to its values; return the sum of factors without any."""
     few = np.flatnonzero(open_slots <= 1)
     if not len(few):
         return 0.0
@@ -176,7 +176,7 @@ def _add_few(model, few, open_slots, state, evidence, unary, constant):
 def _is_spin_table(
     model: Model, sizes: NDArray[np.int32], evidence: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Which factors are finite tables over two free two-valued variables, and nothing else."""
+    """Mark the factors that are finite tables over two free two-valued variables."""
     factors, variable = model.factors, model.slots["variable"]
     found = (factors["form"] == TABLE) & (factors["scope_end"] - factors["scope_start"] == 2)
     places = factors["scope_start"][found]
@@ -188,7 +188,7 @@ def _is_spin_table(
 
 
 def _corners(model: Model, chosen: NDArray[np.generic]) -> NDArray[np.float64]:
-    """The four entries of two-valued tables: 00, 01, 10, 11."""
+    """Return the four entries of two-valued tables: 00, 01, 10, 11."""
     factors = model.factors[chosen]
     first = model.slots["key"][factors["scope_start"]].astype(np.int64)
     second = model.slots["key"][factors["scope_start"] + 1].astype(np.int64)
@@ -201,7 +201,7 @@ def _corners(model: Model, chosen: NDArray[np.generic]) -> NDArray[np.float64]:
 def _spin_tables(
     model: Model, chosen: NDArray[np.int64], unary: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], float]:
-    """Two-valued tables as c + a x_i + b x_j + d [x_i == x_j]; adds a and b to `unary`."""
+    """Convert two-valued tables to c + a x_i + b x_j + d [x_i == x_j]; add a and b to `unary`."""
     factors, variable = model.factors[chosen], model.slots["variable"]
     i, j = variable[factors["scope_start"]], variable[factors["scope_start"] + 1]
     t00, t01, t10, t11 = _corners(model, chosen).T
@@ -215,7 +215,7 @@ def _spin_tables(
 def _merged(
     pair: NDArray[np.int32], weight: NDArray[np.float64], variables: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Each pair once, the smaller variable first; pairs of weight 0 are dropped."""
+    """Merge equal pairs, the smaller variable first; drop pairs of weight 0."""
     low, high = pair.min(axis=1).astype(np.int64), pair.max(axis=1).astype(np.int64)
     key, place = np.unique(low * variables + high, return_inverse=True)
     total = np.bincount(place, weight, minlength=len(key)).astype(np.float64)

@@ -25,15 +25,12 @@ from minigibbs.kernels.decay import FEATURES, decay_block, decay_bounds, decay_v
 from minigibbs.kernels.energy import add_general, add_stored
 from minigibbs.kernels.jit import chosen_by_type, entry, kernel
 from minigibbs.kernels.random import uniform
-from minigibbs.samplers.poisson_gibbs.updates.implicit import neighbor
-from minigibbs.samplers.tempering.energies import (
-    CompleteEnergy,
-    KernelEnergy,
-    LowRankEnergy,
-    NoEnergy,
-    PointsEnergy,
-    prepare_energies,
-)
+from minigibbs.samplers.poisson_gibbs.groups import prepare_energies
+from minigibbs.samplers.poisson_gibbs.groups.base import NoEnergy
+from minigibbs.samplers.poisson_gibbs.groups.complete import CompleteEnergy
+from minigibbs.samplers.poisson_gibbs.groups.kernel import KernelEnergy, neighbor
+from minigibbs.samplers.poisson_gibbs.groups.low_rank import LowRankEnergy
+from minigibbs.samplers.poisson_gibbs.groups.points import PointsEnergy
 
 _NEGLIGIBLE = 1e-12  # values of a kernel that cached fields leave out
 _CACHED_SECONDS = 3e-9  # to evaluate the kernel of one pair, among many

@@ -1,10 +1,10 @@
-"""What the conversions share: names, inverse temperatures."""
+"""What the bridges share: names, inverse temperatures, counts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from minigibbs.errors import GraphError
@@ -16,6 +16,13 @@ def read_beta(beta: Any) -> float:
     if not number or not 0 <= beta < math.inf:
         raise GraphError(f"beta must be a finite number of at least 0, got {beta!r}")
     return float(beta)
+
+
+def require_positive(**counts: Any) -> None:
+    """Raise for a count that is no integer of at least 1."""
+    for name, count in counts.items():
+        if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
+            raise GraphError(f"{name} must be an integer of at least 1, got {count!r}")
 
 
 def unique_names(labels: Iterable[Any]) -> list[str]:

@@ -17,6 +17,7 @@ from minigibbs.errors import GraphError
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.interop.common import require_positive
 from minigibbs.kernels.random import streams
 from minigibbs.learning.chains import RowChains, Threads, seed_of
 
@@ -38,8 +39,7 @@ class ConditionalGibbs:
                 f"{graph.implicits[0].kind} factors are implicit and have no parameters; use "
                 "graph.stored() if it is small"
             )
-        if sweeps < 1:
-            raise GraphError(f"sweeps must be an integer of at least 1, got {sweeps}")
+        require_positive(sweeps=sweeps)
         self.graph, self.sweeps = graph, int(sweeps)
         self._known = graph.frame.flat(graph.factors)
         self._start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable
 from itertools import combinations
 from typing import Any
@@ -11,13 +10,13 @@ import numpy as np
 
 from minigibbs.errors import FormatError, GraphError
 from minigibbs.formats.networks import conditionals
-from minigibbs.formats.pruning import TableFactor, cut, prune
-from minigibbs.formats.tables import group_tables
+from minigibbs.formats.pruning import TableFactor
+from minigibbs.formats.tables import assemble
 from minigibbs.graph.checks import as_array
-from minigibbs.graph.factors.base import warn_of_floor
+from minigibbs.graph.domains import all_values
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import unique_names
-from minigibbs.interop.tables import NamedStates, all_states, tables
+from minigibbs.interop.tables import NamedStates, tables
 from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
 
@@ -55,27 +54,17 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
     >>> mg.from_pgmpy(mg.to_pgmpy(graph)).domains.values(1)
     ('no', 'yes')
     """
-    if floor is not None and not 0 < floor < math.inf:
-        raise GraphError(f"floor must be a positive probability, got {floor!r}")
     given = _factors(model)
     variables = _variables(model, given)
     number = {variable: k for k, variable in enumerate(variables)}
     states = _states(given, number)
     factors = [_table(factor, number, states) for factor in given]
-    kept = prune(factors)
-    for k, left in kept.items():
-        if not len(left):
-            raise GraphError(
-                f"every state has probability 0, since its factors leave no value to "
-                f"{variables[k]!r}"
-            )
-    factors = [cut(factor, kept) for factor in factors]
-    domains = NamedStates(unique_names(variables), states, kept)
-    if floor is not None:
-        zeros = sum(int(np.count_nonzero(table == 0)) for _, table in factors)
-        warn_of_floor("from_pgmpy", zeros, f"probability {floor:g}", stacklevel=3)
-        factors = [TableFactor(scope, np.maximum(table, floor)) for scope, table in factors]
-    return FactorGraph(domains, group_tables(factors))
+    sizes = np.array([len(row) for row in states], dtype=np.int32)
+    names, labels = unique_names(variables), dict(enumerate(states))
+    try:
+        return assemble("the pgmpy model", sizes, factors, floor, names, labels, NamedStates)
+    except FormatError as error:
+        raise GraphError(str(error)) from None
 
 
 @checked(GraphError)
@@ -84,6 +73,7 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = Fal
 
     Factors become tables of exp(log-potential), one per set of variables. A variable without
     factors gets a table of ones, and a clamped variable a table that forbids its other values.
+    States that were removed because they are impossible have probability 0.
 
     Parameters
     ----------
@@ -93,8 +83,7 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = Fal
         Whether to build a `pgmpy.models.FactorGraph`.
     network : bool, default False
         Whether to build a `DiscreteBayesianNetwork`. The graph must have one conditional table per
-        variable, such as a graph read from a `.bif` file or learned by `mg.learn_tables`. States
-        that were removed because they are impossible are left out.
+        variable, such as a graph read from a `.bif` file or learned by `mg.learn_tables`.
 
     Returns
     -------
@@ -120,7 +109,7 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = Fal
     names = [graph.domains.name(variable) for variable in range(len(graph))]
     factors = []
     for scope, table in tables(graph, "pgmpy"):
-        state_names = {names[v]: list(all_states(graph.domains, v)) for v in scope}
+        state_names = {names[v]: list(all_values(graph.domains, v)) for v in scope}
         members = [names[v] for v in scope]
         factors.append(discrete.DiscreteFactor(members, table.shape, table.ravel(), state_names))
     if factor_graph:
@@ -142,7 +131,7 @@ def _to_network(graph: FactorGraph) -> Any:
     models = optional("pgmpy.models", "pgmpy")
     discrete = optional("pgmpy.factors.discrete", "pgmpy")
     names = [graph.domains.name(variable) for variable in range(len(graph))]
-    states = {names[v]: list(graph.domains.values(v)) for v in range(len(graph))}
+    states = {names[v]: list(all_values(graph.domains, v)) for v in range(len(graph))}
     kind = getattr(models, "DiscreteBayesianNetwork", None) or models.BayesianNetwork
     try:
         found = conditionals(graph, "to_pgmpy")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ from minigibbs.errors import FormatError, GraphError
 from minigibbs.formats.networks import conditionals
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble
+from minigibbs.graph.domains import all_values
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import unique_names
-from minigibbs.interop.tables import all_states, tables
+from minigibbs.interop.tables import tables
 from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
 
@@ -58,7 +58,8 @@ def from_pyagrum(model: Any, floor: float | None = None) -> FactorGraph:
     factors = []
     for tensor in found:
         scope = tuple(number[name] for name in reversed(tensor.names))  # the axes of its array
-        table = np.asarray(tensor.toarray(), dtype=np.float64)
+        # Not toarray(): that of a rule, such as noisy-OR, returns memory that was never filled.
+        table = np.array(tensor[{}], dtype=np.float64)
         if not ((table >= 0) & np.isfinite(table)).all():
             raise GraphError(
                 f"factor of {', '.join(map(repr, tensor.names))}: values must be finite and not "
@@ -81,11 +82,11 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
     graph : FactorGraph
         The model; implicit factors must be stored first (`graph.stored()`). All factors with the
         same variables become one table of exp(log-potential). A variable without factors gets a
-        table of ones, and a clamped one gets a table that forbids its other values.
+        table of ones, and a clamped one gets a table that forbids its other values. States that
+        were removed because they are impossible have probability 0.
     bayes : bool, default False
         Whether to build a `BayesNet`. The graph must then be a product of conditional
-        probabilities, as one that was read from a network is. States that were removed because
-        they are impossible are left out.
+        probabilities, as one that was read from a network is.
 
     Returns
     -------
@@ -115,8 +116,7 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
 def _field(gum: Any, graph: FactorGraph) -> Any:
     """A graph as a `MarkovRandomField`."""
     model = gum.MarkovRandomField()
-    states = [all_states(graph.domains, v) for v in range(len(graph))]
-    names = _add_variables(gum, model, graph, states)
+    names = _add_variables(gum, model, graph)
     for scope, table in tables(graph, "pyAgrum"):
         members = [names[v] for v in scope]
         tensor = model.addFactor(members)
@@ -131,7 +131,7 @@ def _network(gum: Any, graph: FactorGraph) -> Any:
     except FormatError as error:
         raise GraphError(str(error)) from None
     model = gum.BayesNet()
-    names = _add_variables(gum, model, graph, map(graph.domains.values, range(len(graph))))
+    names = _add_variables(gum, model, graph)
     for child, parents, _ in found:
         for parent in parents:
             model.addArc(names[parent], names[child])
@@ -142,13 +142,12 @@ def _network(gum: Any, graph: FactorGraph) -> Any:
     return model
 
 
-def _add_variables(
-    gum: Any, model: Any, graph: FactorGraph, states: Iterable[tuple[Any, ...]]
-) -> list[str]:
+def _add_variables(gum: Any, model: Any, graph: FactorGraph) -> list[str]:
     """Add the variables of a graph to a model; returns their names."""
     names = [graph.domains.name(v) for v in range(len(graph))]
-    for name, row in zip(names, states, strict=True):
-        model.add(gum.LabelizedVariable(name, name, unique_names(row)))
+    for variable, name in enumerate(names):
+        labels = unique_names(all_values(graph.domains, variable))
+        model.add(gum.LabelizedVariable(name, name, labels))
     return names
 
 

@@ -188,16 +188,19 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
             for value in (-1, int(self._gibbs.graph.sizes[first])):
                 outside = state.copy()
                 outside[first] = value
-                try:
-                    found = float(density(self._with(point, outside)))
-                except (IndexError, ValueError):
-                    continue  # an index of the model's own
-                if np.isfinite(found):
+                if np.isfinite(self._density(density, point, outside)):
                     raise GraphError(
                         f"variable {name!r} may be {value} in the model, but the graph's variable "
                         f"has the values 0 to {self._gibbs.graph.sizes[first] - 1}"
                     )
             first += np.size(point[name])
+
+    def _density(self, density: Any, point: Any, state: NDArray[Any]) -> float:
+        """Return the log-density of the model; -inf if a label is no index of its arrays."""
+        try:
+            return float(density(self._with(point, state)))
+        except (IndexError, ValueError):
+            return -np.inf
 
     def _compare_at(self, density: Any, point: Any, rng: Any, hint: str) -> None:
         """Compare at states of a short chain, and at random ones."""
@@ -209,7 +212,7 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
         drawn = rng.integers(0, graph.sizes, (_TRIED, len(graph)))
         states.extend(np.where(graph.evidence == FREE, drawn, graph.evidence))
         ours = np.atleast_1d(graph.log_potential(np.array(states)))
-        theirs = np.array([float(density(self._with(point, state))) for state in states])
+        theirs = np.array([self._density(density, point, state) for state in states])
         possible = np.isfinite(ours)
         if (possible != np.isfinite(theirs)).any():
             wrong = int(np.flatnonzero(possible != np.isfinite(theirs))[0])

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.formats.pruning import restored
 from minigibbs.formats.tables import exponentials
 from minigibbs.formats.uai import factor_energies
-from minigibbs.graph.domains import Domains
+from minigibbs.graph.domains import PrunedDomains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
@@ -20,39 +21,18 @@ _MOST_ENTRIES = 2**20  # of a table that is written for a factor
 
 
 @checked(GraphError)
-class NamedStates(Domains):
-    """Domains whose labels are all that a value may be called, pruned or not.
-
-    Parameters
-    ----------
-    names
-        The variables' names.
-    states
-        The names of each variable's states, before any were pruned.
-    kept
-        The numbers of those that are left, for each variable that lost some.
-    """
-
-    def __init__(
-        self,
-        names: list[str],
-        states: list[tuple[Hashable, ...]],
-        kept: dict[int, NDArray[np.int64]],
-    ) -> None:
-        self.all_states = states
-        self.kept = {v: kept.get(v, np.arange(len(row))) for v, row in enumerate(states)}
-        labels = [[row[k] for k in self.kept[v]] for v, row in enumerate(states)]
-        super().__init__([len(row) for row in labels], names, dict(enumerate(labels)))
+class NamedStates(PrunedDomains):
+    """Domains whose labels are all that a value may be called, pruned or not."""
 
     def value(self, variable: int, value: Any) -> int:
         """The number of a value given by its state's name; a pruned state is refused."""
         if not isinstance(value, Hashable) or value not in self.labels[variable]:
             raise GraphError(self._unknown_state(variable, value))
-        return super().value(variable, value)
+        return self.labels[variable].index(value)
 
     def _unknown_state(self, variable: int, value: Any) -> str:
         """What an error says of a value that is the name of no state, or of a pruned one."""
-        labels, every = self.labels[variable], self.all_states[variable]
+        labels, every = self.labels[variable], self.full_values(variable)
         shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
         text = f"{self.describe(variable)}: expected the name of a state ({shown}), got {value!r}"
         if value in every:
@@ -74,7 +54,7 @@ def tables(
         chosen = np.arange(graph.sizes[variable]) == graph.evidence[variable]
         found[(variable,)] = chosen * found.get((variable,), 1.0)
     for scope, table in found.items():
-        yield scope, _full(table, scope, graph.domains)
+        yield scope, restored(table, scope, graph.domains)
 
 
 def _energies(graph: FactorGraph, library: str) -> dict[tuple[int, ...], NDArray[np.float64]]:
@@ -111,21 +91,3 @@ def _probabilities(
         raise GraphError(
             f"factors of variables {list(scope)}: a {library} factor cannot hold {error}"
         ) from None
-
-
-def _full(
-    table: NDArray[np.float64], scope: tuple[int, ...], domains: Domains
-) -> NDArray[np.float64]:
-    """A table over all states, with zeros for those that were pruned."""
-    if not isinstance(domains, NamedStates):
-        return table
-    full = np.zeros([len(domains.all_states[v]) for v in scope])
-    full[np.ix_(*(domains.kept[v] for v in scope))] = table
-    return full
-
-
-def all_states(domains: Domains, variable: int) -> tuple[Any, ...]:
-    """The names of a variable's states, those that were pruned included."""
-    if isinstance(domains, NamedStates):
-        return domains.all_states[variable]
-    return domains.values(variable)

@@ -21,6 +21,7 @@ from minigibbs.exact.elimination import EliminationTree
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
+from minigibbs.interop.common import require_positive
 from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.device import DeviceChains
 from minigibbs.learning.exact import Eliminated, Enumerated
@@ -349,9 +350,7 @@ class Expectations:
                 'mg.Ising(i, j, 0.0, name="J")'
             )
         check_counts(chains=chains, threads=threads)
-        for name, count in {"sweeps": sweeps, "draws": draws, "warmup": warmup}.items():
-            if count < 1:
-                raise GraphError(f"{name} must be an integer of at least 1, got {count}")
+        require_positive(sweeps=sweeps, draws=draws, warmup=warmup)
         self.graph = graph
         self.exact = Exact.possible(graph) if exact is None else exact
         self._seed = entropy_of(seed)
@@ -372,9 +371,14 @@ class Expectations:
         -------
         Moments
             With a batch axis if a parameter has one.
+
+        Raises
+        ------
+        GraphError
+            If a parameter is unknown or no such tensor, or every state has probability 0.
         """
         theta, batched = self._flat(parameters)
-        rows = theta.detach().cpu().to(torch.float64).numpy()
+        rows = _numbers(theta)
         solvers = self._solvers.setdefault(Sampled.place(self.graph, theta.device), [])
         results = [self._moments(row, solvers, k, theta.device) for k, row in enumerate(rows)]
         gradient_error: dict[str, torch.Tensor] = {}
@@ -386,10 +390,10 @@ class Expectations:
                 gradient_error[name] = error.square().sum(dim=0).sqrt() if shared else error
 
         mean, log_z = _Function.apply(theta, results, solvers, report)
-        errors = torch.stack([one.error for one in results])
+        errors = _stacked([one.error for one in results], theta)
         return Moments(
             self._named(mean, batched),
-            self._named(errors.to(theta), batched),
+            self._named(errors, batched),
             (log_z if batched else log_z[0]) if self.exact else None,
             self.exact,
             gradient_error,
@@ -414,6 +418,8 @@ class Expectations:
     def _flat(self, parameters: Mapping[str, Any]) -> tuple[torch.Tensor, bool]:
         """All parameters as [model, parameter], and whether there is a batch."""
         frame, known = self.graph.frame, self.graph.parameters
+        if not isinstance(parameters, Mapping):
+            raise GraphError(f"parameters must be tensors by name, got {type(parameters).__name__}")
         for name, given in parameters.items():
             shape = frame.find(name).shape
             if not isinstance(given, torch.Tensor):
@@ -423,6 +429,8 @@ class Expectations:
                     f"parameter {name!r} must be a tensor of a floating-point type, got "
                     f"{given.dtype}"
                 )
+            if given.layout != torch.strided:
+                raise GraphError(f"parameter {name!r} must be a dense tensor, got {given.layout}")
             if tuple(given.shape) != shape and tuple(given.shape[1:]) != shape:
                 raise GraphError(
                     f"parameter {name!r} must have shape {shape}, or that with a batch axis before "
@@ -434,7 +442,7 @@ class Expectations:
             for name, given in parameters.items()
             if given.ndim > len(frame.find(name).shape)
         }
-        if len(sizes) > 1 or 0 in sizes:
+        if len(sizes) > 1:
             raise GraphError(f"parameters must have one batch size, got {sorted(sizes)}")
         count = next(iter(sizes), 1)
         parts = []
@@ -444,7 +452,7 @@ class Expectations:
                 given = torch.as_tensor(np.array(known[one.name]))
             if given.ndim == len(one.shape):
                 given = given.expand(count, *one.shape)
-            parts.append(given.reshape(count, -1).to(device, kind))
+            parts.append(given.reshape(count, math.prod(one.shape)).to(device, kind))
         return torch.cat(parts, dim=1), bool(sizes)
 
     def _named(self, flat: torch.Tensor, batched: bool) -> dict[str, torch.Tensor]:
@@ -456,6 +464,23 @@ class Expectations:
         options = {**self._plan._asdict(), "threads": self._plan.threads.count}
         make = partial(type(self), self.graph, exact=self.exact, seed=self._seed, **options)
         return make, ()
+
+
+def _numbers(theta: torch.Tensor) -> NDArray[np.float64]:
+    """Copy the parameters to the host."""
+    try:
+        rows: NDArray[np.float64] = theta.detach().cpu().to(torch.float64).numpy()
+    except RuntimeError as error:  # NotImplementedError for tensors of the device "meta"
+        raise GraphError(
+            "parameters must be tensors with numbers. torch.func transforms, such as vmap and "
+            f"grad, are not supported: use a leading batch axis. PyTorch says: {error}"
+        ) from None
+    return rows
+
+
+def _stacked(rows: list[torch.Tensor], theta: torch.Tensor) -> torch.Tensor:
+    """Stack one row per model of a batch, which may be empty, in the type of the parameters."""
+    return torch.stack(rows).to(theta) if rows else torch.zeros_like(theta)
 
 
 def _kind(parameters: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -479,7 +504,7 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
         """Hand out the moments that were computed."""
         ctx.results, ctx.solvers, ctx.report = results, solvers, report
         ctx.save_for_backward(theta)
-        mean = torch.stack([one.mean for one in results]).to(theta)
+        mean = _stacked([one.mean for one in results], theta)
         return mean, torch.as_tensor([one.log_z for one in results], dtype=torch.float64).to(theta)
 
     @staticmethod
@@ -491,8 +516,8 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
             product, error = solver.product(at, vector)
             found.append(product + (share * at.mean if share else 0.0))
             errors.append(error)
-        ctx.report(torch.stack(errors))
-        gradient = torch.stack(found).to(mean)
+        ctx.report(_stacked(errors, mean))
+        gradient = _stacked(found, mean)
         return first_only(gradient, *ctx.saved_tensors, mean, log_z), None, None, None
 
 
@@ -508,8 +533,8 @@ class _FirstOnly(torch.autograd.Function):  # type: ignore[misc, name-defined]
     def backward(ctx: Any, *given: Any) -> Any:
         """Refuse."""
         raise GraphError(
-            "second derivatives are not available. The gradient of log_z is mean, so the "
-            "derivative of mean is the second derivative of log_z"
+            "second derivatives are not available. With Expectations, the gradient of log_z is "
+            "mean, so the derivative of mean is the second derivative of log_z"
         )
 
 

@@ -10,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Points, Unary
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.interop.common import require_positive
 from minigibbs.interop.torch import first_only, spread
 from minigibbs.learning.chains import seed_of
 from minigibbs.running.api import sample
@@ -90,9 +92,8 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
     ) -> None:
         super().__init__()
         check_counts(chains=chains)
-        for name, count in {"sweeps": sweeps, "draws": draws, "warmup": warmup}.items():
-            if count < 1:
-                raise GraphError(f"{name} must be an integer of at least 1, got {count}")
+        Points([[0.0], [1.0]], kernel)  # refuses an unknown kernel
+        require_positive(sweeps=sweeps, draws=draws, warmup=warmup)
         self.weight = torch.nn.Parameter(torch.tensor(list(map(float, weights))))
         self.kernel, self.normalize = kernel, normalize
         self.chains, self.draws, self.sweeps, self.warmup = chains, draws, sweeps, warmup
@@ -122,16 +123,19 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         features : sequence of arrays or tensors
             For each kernel [point, dimension] features, in units of the width of the kernel. In a
             batch they may have an axis of images before these; otherwise all images share them.
+            They must not require a gradient, because none reaches them.
 
         Returns
         -------
         tensor
             Marginal probabilities, in the shape of `unary`.
         """
-        if not isinstance(unary, torch.Tensor) or unary.ndim not in (2, 3) or not len(unary):
+        if not isinstance(unary, torch.Tensor) or unary.ndim not in (2, 3):
             raise GraphError(
                 "unary must be a tensor of shape [point, label] or [image, point, label]"
             )
+        if 0 in unary.shape[-2:]:
+            raise GraphError(f"unary must hold a point and a label, got shape {tuple(unary.shape)}")
         if not unary.is_floating_point():
             raise GraphError(f"unary must be a tensor of a floating-point type, got {unary.dtype}")
         if len(features) != len(self.weight):
@@ -141,14 +145,26 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
             )
         self._batched, self._steep = unary.ndim == 3, {}
         images = unary if self._batched else unary[None]
-        given = [torch.as_tensor(one).detach().cpu().numpy() for one in features]
+        given = [self._given(one, kernel) for kernel, one in enumerate(features)]
         weight, found = self.weight.to(unary), []
         errors: list[torch.Tensor] = []
         for k, image in enumerate(images):
             rows = [self._rows(one, kernel, k, images) for kernel, one in enumerate(given)]
             found.append(_Marginals.apply(image, weight, self, rows, k, errors))
+        if not found:  # a batch of no images
+            self.error = torch.zeros_like(unary)
+            return unary.clone()
         self.error = torch.stack(errors) if self._batched else errors[0]
         return torch.stack(found) if self._batched else found[0]
+
+    def _given(self, features: Any, kernel: int) -> NDArray[Any]:
+        """Convert the features for one kernel to NumPy."""
+        what = f"features of kernel {kernel}"
+        if getattr(features, "requires_grad", False) and torch.is_grad_enabled():
+            raise GraphError(
+                f"{what} require a gradient, which is not computed: use features.detach()"
+            )
+        return as_array(features, "iufb", f"{what} must hold real numbers")
 
     def _rows(self, given: NDArray[Any], kernel: int, image: int, images: Any) -> NDArray[Any]:
         """The features of one image for one kernel."""

@@ -1,4 +1,4 @@
-"""Device-safe compiled pieces: no allocation, no exceptions, no strings, scratch passed in.
+"""Compiled functions for CPU and GPU: no allocation, no exceptions, no strings, scratch passed in.
 
-Kernels know nothing of graphs or samplers; they read the flat arrays of `kernels.layout`.
+Kernels do not depend on graphs or samplers; they read the flat arrays of `kernels.layout`.
 """

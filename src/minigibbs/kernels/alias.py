@@ -14,9 +14,9 @@ from minigibbs.kernels.random import below, uniform
 
 @inlined
 def build_alias(table, start, end, scratch):
-    """Turn slots whose `accept` holds a weight, and `place` what to draw, into an alias table.
+    """Convert entries with a weight in `accept` and an outcome in `place` to an alias table.
 
-    The slots are [start, end); `scratch` holds as many integers.
+    The entries are [start, end); `scratch` has at least as many integers.
     """
     count, total = end - start, 0.0
     for k in range(start, end):
@@ -41,12 +41,12 @@ def build_alias(table, start, end, scratch):
             scratch[small] = scratch[large]
             large += 1
             small += 1
-    # what is left on either stack has weight 1, but for rounding: place and other are the same
+    # entries left on either stack have weight 1 except for rounding, and place and other are equal
 
 
 @inlined
 def draw_alias(table, start, end, stream):
-    """A place from the slots [start, end) of a table."""
+    """Draw an outcome from the entries [start, end) of a table."""
     slot = table[start + below(stream, end - start)]
     return slot.place if uniform(stream) < slot.accept else slot.other
 
@@ -57,9 +57,9 @@ def alias_rows(
     places: NDArray[np.integer],
     weights: NDArray[np.float64],
 ) -> NDArray[np.void]:
-    """Many alias tables end to end: slots [start, end) of each draw places[slot].
+    """Build concatenated alias tables: the entries [start, end) of each draw places[entry].
 
-    A place has weight weights[place].
+    An outcome `place` has weight weights[place].
     """
     table = np.empty(len(places), dtype=ALIAS)
     table["place"], table["accept"] = places, weights[places]
@@ -68,7 +68,7 @@ def alias_rows(
 
 
 def fill_alias(table: NDArray[np.void], start: Any = 0, end: Any = None) -> None:
-    """Turn slots that hold weights and places into alias tables, each of slots [start, end)."""
+    """Convert entries with weights and outcomes to alias tables, each of entries [start, end)."""
     first = np.atleast_1d(np.asarray(start, np.int64)).copy()
     last = np.atleast_1d(np.asarray(len(table) if end is None else end, np.int64)).copy()
     largest = int((last - first).max(initial=0))

@@ -1,14 +1,14 @@
-"""Tables to draw points from, by bounds for the points in two boxes.
+"""Tables for drawing points, from bounds for the points in two boxes.
 
-All points of one box of the tree, a *source*, draw from one table. Its slots are equally likely,
-and each holds some points that lie side by side in the tree's order, of which one is drawn; the
-more slots hold the same points, the more often they are drawn. Together they hold all points. What
-a point is drawn with is no less than its true weight for any point of the source, so that what is
-drawn by slots and kept by the true value has the true law.
+All points of one box of the tree, a *source*, draw from one table. Its entries are equally likely.
+Each has a run of consecutive points in the tree's order, of which one is drawn uniformly. A run
+with more entries is drawn more often. Together the runs have all points. The proposal weight of a
+point is at least its true weight for every point of the source. So a point that is drawn by entries
+and kept by its true weight has the correct distribution.
 
-A table is made in two steps. Boxes are cut in half where the function varies within them, so that
-each has a bound that is not much too large. Then their points are gathered into runs, each with as
-many slots as its largest bound asks for: as long as rounding costs little.
+A table is built in two steps. Boxes are halved where the function varies within them, until the
+excess of each bound is small. Then their points are collected into runs. Each run has as many
+entries as its largest bound requires, and extends while little is lost by rounding.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lines import empty_lines
 from minigibbs.system.watch import current
 
-COUNT_BITS = 18  # of a slot's second word: how many points it holds; the others, how many slots do
+COUNT_BITS = 18  # bits of an entry's second word for the number of points
 MOST_COUNT = (1 << COUNT_BITS) - 1
-COUNT_MASK, SHARE_BIT = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)  # for who reads it
-SIZES = (2048, 1024, 512, 256, 64)  # of tables
-_FINE = 0.35  # of a slot: what a box may be bounded too high
-_STEPS = 2  # lengths of a run that are tried
-_ROOM = 4  # boxes for every slot, at most
-_GUESS, _FULL, _MORE = 1.15, 0.98, 1.005  # of a slot's weight: a guess, and by what it is raised
+COUNT_MASK, SHARE_BIT = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)  # for readers of the tables
+SIZES = (2048, 1024, 512, 256, 64)  # entries of a table
+_FINE = 0.35  # largest excess of a box's bound, relative to an entry's weight
+_STEPS = 2  # lengths of a run that are compared
+_ROOM = 4  # largest number of boxes per entry
+_GUESS, _FULL, _MORE = 1.15, 0.98, 1.005  # guess of an entry's weight, limit to lower it, factor
 _DOWN, _UP = 1.0 - 1e-12, 1.0 + 2e-12  # for ties; bounds are rounded up by more
-_TRIED = 48  # points for which sizes of tables are tried
-_COARSE = 8  # how many fewer slots the tables have by which sources are chosen
+_TRIED = 48  # points for which sizes of tables are compared
+_COARSE = 8  # ratio of the entries of final tables to those used to choose sources
 
 
-BOX = np.dtype(  # while a table is made
+BOX = np.dtype(  # a box, while a table is built
     [
         ("bound", np.float64),
-        ("slack", np.float64),  # what the bound is too much, of all its points, at most
+        ("slack", np.float64),  # largest excess of the bound, summed over its points
         ("node", np.int32),
-        ("count", np.int32),  # of its points
+        ("count", np.int32),  # number of its points
     ],
     align=True,
 )
 
 
 class Tables(NamedTuple):
-    """A table for each source."""
+    """One table per source."""
 
-    source: NDArray[np.int32]  # [n] of each place
-    weight: NDArray[np.float64]  # [sources] of each of its slots
-    slots: NDArray[np.uint32]  # [sources, slots, 2]: first point; count, and slots that hold them
+    source: NDArray[np.int32]  # [n] the source of each point in tree order
+    weight: NDArray[np.float64]  # [sources] weight of each entry
+    slots: NDArray[np.uint32]  # [sources, entries, 2]: first point; count of points and entries
 
     @property
     def size(self) -> int:
-        """Slots of a table, a power of 2."""
+        """Number of entries per table, a power of 2."""
         return int(self.slots.shape[1])
 
 
 def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, int]]:
-    """Numbers of sources and of slots of each, by their total: few bounds for some points.
+    """Choose numbers of sources and entries by the smallest sum of bounds of a few points.
 
-    Before them the mean of their bounds times their scale. Wide kernels want many boxes to draw
-    from, narrow ones many small sources.
+    Returns the mean of bounds times scale, then both numbers. Wide kernels need many boxes per
+    table, narrow ones many small sources.
     """
     n, found = len(tree.order), []
-    places = np.random.default_rng(0).permutation(n)[:_TRIED]  # the same for all, to compare them
+    places = np.random.default_rng(0).permutation(n)[:_TRIED]  # the same for all sizes
     scale = tree.points[places, FEATURES].astype(np.float64)
     for each in SIZES:
         room = _room(tree, each)
@@ -84,7 +84,7 @@ def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, 
 
 
 def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
-    """Tables for at most this number of sources and slots per source, or as many as they need."""
+    """Build tables for at most this number of sources and entries per source, or those required."""
     chosen = _cut_sources(tree, rule, sources, max(slots // _COARSE, 2))
     made = empty_lines((len(chosen), _room(tree, slots), 2), np.uint32)
     weight = _make_all(tree, rule, chosen, made)
@@ -93,20 +93,20 @@ def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
 
 
 def _room(tree: Tree, slots: int) -> int:
-    """A power of 2; not so few that a slot would have to hold more points than it can."""
+    """Return a power of 2 that is large enough for the largest number of points per entry."""
     return 1 << (max(slots, 8 * len(tree.order) // MOST_COUNT, 2) - 1).bit_length()
 
 
 def _reach(tree: Tree) -> NDArray[np.float64]:
-    """The sum of the scales before each place."""
+    """Return the cumulative sum of the scales before each point."""
     return np.concatenate([[0.0], np.cumsum(tree.points[:, FEATURES], dtype=np.float64)])
 
 
 def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.int64]:
-    """At most this number of sources, in the order of their points, by tables of few slots.
+    """Choose at most `sources` sources, in the order of their points, by tables of few entries.
 
-    They are cut in half where that promises to save most: where bounds are large, and fell when
-    the source was cut out of a larger one.
+    Sources are halved where this saves most: where bounds are large, and decreased when the source
+    was split from a larger one.
     """
     reach, chosen = _reach(tree), choose_sources(tree, sources / 8)
     total, promise = _totals(tree, rule, chosen, slots), np.full(len(chosen), math.inf)
@@ -122,13 +122,13 @@ def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.
         scales = reach[tree.nodes["end"][halves]] - reach[tree.nodes["begin"][halves]]
         kept = np.delete(np.arange(len(chosen)), best)
         chosen, total = np.append(chosen[kept], halves), np.append(total[kept], own)
-        with np.errstate(invalid="ignore"):  # of a bound that is not finite
+        with np.errstate(invalid="ignore"):  # for infinite bounds
             promise = np.append(promise[kept], scales * own * (before - own) / before)
     return chosen[np.argsort(tree.nodes["begin"][chosen], kind="stable")]
 
 
 def _totals(tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int) -> NDArray[np.float64]:
-    """The sum of all bounds for each source, by tables of this number of slots."""
+    """Sum all bounds of each source, by tables of this number of entries."""
     totals = np.zeros(len(sources))
 
     def some(part: slice, *scratch: NDArray[Any]) -> None:
@@ -141,7 +141,7 @@ def _totals(tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int) -> ND
 def _make_all(
     tree: Tree, rule: Any, sources: NDArray[np.int64], slots: NDArray[np.uint32]
 ) -> NDArray[np.float64]:
-    """Fill the table of each source; returns the weights of their slots."""
+    """Fill the table of each source; return the weights of their entries."""
     weight = np.zeros(len(sources))
 
     def some(part: slice, *scratch: NDArray[Any]) -> None:
@@ -152,7 +152,7 @@ def _make_all(
 
 
 def _in_pieces(work: Callable[..., None], sources: int, slots: int) -> None:
-    """Do the work for some sources at a time, with space for the boxes of their slots.
+    """Process sources in pieces on threads, with scratch for the boxes of their entries.
 
     Raises `StopError` between two pieces if the call must end.
     """
@@ -168,7 +168,7 @@ def _in_pieces(work: Callable[..., None], sources: int, slots: int) -> None:
 
 @kernel
 def _look(tree, rule, source, node, box):
-    """Write of a box what a table needs: its points, their bound, and what that is too much."""
+    """Compute a box's number of points, their bound, and the excess of the bound."""
     own = tree.nodes[node]
     least, most = decay_bounds(rule, tree.low, tree.high, source, node)
     box.node, box.count = node, own.end - own.begin
@@ -178,9 +178,9 @@ def _look(tree, rule, source, node, box):
 
 @kernel
 def _cut(tree, rule, source, enough, boxes, used, made, stack):
-    """Cut boxes in half until what their bounds are too much is enough, in the order of points.
+    """Halve boxes until the excess of each bound is at most `enough`, in the order of points.
 
-    Returns how many were made, or -1 if there is no space; and the sum of their bounds.
+    Returns the number of boxes, or -1 if there is no space; and the sum of their bounds.
     """
     count, total = 0, 0.0
     for k in range(used):
@@ -211,9 +211,9 @@ def _cut(tree, rule, source, enough, boxes, used, made, stack):
 
 @kernel
 def _cut_finely(tree, rule, source, slots, boxes, made, stack):
-    """Cut boxes until their bounds are too much by a share of a slot, or until there is no space.
+    """Halve boxes until their excess is a share of an entry's weight, or until space runs out.
 
-    Returns them, how many they are, and the sum of their bounds.
+    Returns the boxes, their number, and the sum of their bounds.
     """
     _look(tree, rule, source, 0, boxes[0])
     used, total, enough = 1, boxes[0].count * boxes[0].bound, boxes[0].slack
@@ -230,9 +230,9 @@ def _cut_finely(tree, rule, source, slots, boxes, made, stack):
 
 @kernel
 def _gather(boxes, count, weight, table):
-    """Gather points into runs, for slots of such a weight; returns how many slots they take.
+    """Collect points into runs, for entries of this weight; return the number of entries.
 
-    Of a few lengths that a run may have, the one is taken at which least is lost by rounding.
+    Among a few possible lengths of a run, the one with the least loss by rounding is chosen.
     """
     used, box, inside, place, inverse = 0, 0, 0, 0, 1.0 / weight
     while box < count:
@@ -262,7 +262,7 @@ def _gather(boxes, count, weight, table):
                 chosen, chosen_share, chosen_true = length, share, true
                 next_box, next_inside = k, off
         box, inside = next_box, next_inside
-        until = used + chosen_share if box < count else len(table)  # the last has what is left
+        until = used + chosen_share if box < count else len(table)  # the last takes all
         word = np.uint32(chosen | ((until - used) << COUNT_BITS))
         for slot in range(used, min(until, len(table))):
             table[slot, 0], table[slot, 1] = np.uint32(place), word
@@ -272,9 +272,9 @@ def _gather(boxes, count, weight, table):
 
 @entry
 def _make(tree, rule, sources, slots, weights, boxes, made, stack):
-    """For each source cut boxes, and raise the weight of its slots until they suffice.
+    """Build the boxes and the table of each source; increase the entries' weight until it suffices.
 
-    What that came to for one source is where the next one begins.
+    The weight found for one source is the first guess for the next.
     """
     room, guess = slots.shape[1], _GUESS
     for s in range(len(sources)):
@@ -284,7 +284,7 @@ def _make(tree, rule, sources, slots, weights, boxes, made, stack):
             continue
         weight = guess * total / room
         needed = _gather(own, count, weight, slots[s])
-        if needed < _FULL * room:  # begin lower
+        if needed < _FULL * room:  # the guess was too high
             weight *= max(needed / room, 1.0 / guess)
             needed = _gather(own, count, weight, slots[s])
         while needed > room:
@@ -295,6 +295,6 @@ def _make(tree, rule, sources, slots, weights, boxes, made, stack):
 
 @entry
 def _add_up(tree, rule, sources, slots, totals, boxes, made, stack):
-    """The sum of the bounds for each source, by boxes for this number of slots."""
+    """Sum the bounds of each source, by boxes for this number of entries."""
     for s in range(len(sources)):
         totals[s] = _cut_finely(tree, rule, sources[s], slots, boxes, made, stack)[2]

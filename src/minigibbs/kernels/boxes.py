@@ -1,7 +1,7 @@
 """Points in boxes: a k-d tree, and sums over pairs of points.
 
-A box is a node of the tree; its points lie side by side in the tree's order. For tables to
-draw points from see `box_tables`.
+A box is a node of the tree; its points are consecutive in the tree's order. For tables that draw
+points see `box_tables`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from minigibbs.kernels.decay import (
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lines import joined_lines
 
-POINTS_AT_ONCE = 64  # points that sums go over at a time
-GROUP = 8  # points whose sums are taken together
-MOST_LEAVES = 2**17  # boxes that are not cut any more
+POINTS_AT_ONCE = 64  # points per block of a sum
+GROUP = 8  # points whose sums are computed together
+MOST_LEAVES = 2**17  # largest number of boxes that are not divided
 THREADS = 4
-STACK = 128  # deeper than any tree, whose boxes are halved
+STACK = 128  # exceeds the depth of any tree, because boxes are halved
 
 NODE = np.dtype(
     [
         ("begin", np.int32),  # its points, [begin, end)
         ("end", np.int32),
-        ("left", np.int32),  # its halves are left and left + 1; 0 for a box that is not cut
+        ("left", np.int32),  # its halves are left and left + 1; 0 for a leaf
         ("scale_low", np.float32),  # the range of its points' scales
         ("scale_high", np.float32),
     ],
@@ -46,14 +46,14 @@ class Tree(NamedTuple):
 
     features: NDArray[np.float32]  # [n, dims]
     points: NDArray[np.float32]  # [n, ...] the same with scales, see `kernels.decay`
-    order: NDArray[np.int32]  # [n] the variable at each place
+    order: NDArray[np.int32]  # [n] the variable at each position
     nodes: NDArray[np.void]  # of NODE, the root first
     low: NDArray[np.float32]  # [nodes, dims] the boxes' corners
     high: NDArray[np.float32]
 
 
 def grow_tree(features: NDArray[np.float32]) -> Tree:
-    """The tree of some points, with scales of 1; boxes are cut in half across their widest side."""
+    """Build the tree of some points, with scales of 1; boxes are halved along their widest side."""
     n, dims = features.shape
     leaf = -(-n // MOST_LEAVES)
     most = 4 * (n // leaf + 1)
@@ -68,7 +68,7 @@ def grow_tree(features: NDArray[np.float32]) -> Tree:
 
 
 def scaled(tree: Tree, scale: NDArray[np.float32]) -> Tree:
-    """The tree with a scale for each variable."""
+    """Return the tree with a scale for each variable."""
     points, nodes = joined_lines([tree.points]), tree.nodes.copy()
     points[:, FEATURES] = scale[tree.order]
     _scale_nodes(points, nodes)
@@ -78,9 +78,9 @@ def scaled(tree: Tree, scale: NDArray[np.float32]) -> Tree:
 def pair_sums(
     tree: Tree, rule: Any, least: float, labels: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """For each variable the sum of value times scale over all others, or those of its label.
+    """Sum value times scale over all others, or others of the same label, for each variable.
 
-    Boxes whose values are below `least` are left out.
+    Boxes whose values are below `least` are excluded.
     """
     n = len(tree.order)
     own = np.zeros(0, np.int64) if labels is None else labels[tree.order].astype(np.int64)
@@ -101,14 +101,14 @@ def pair_sums(
 def pair_values(
     tree: Tree, rule: Any, i: NDArray[np.int64], j: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Value times both scales for pairs of places."""
+    """Compute value times both scales for pairs of positions."""
     values = np.empty(len(i))
     _evaluate(tree, rule, i, j, values)
     return values
 
 
 def row_sums(tree: Tree, rule: Any, places: NDArray[np.int64]) -> NDArray[np.float64]:
-    """For some places the sum of value times both scales over all others."""
+    """Sum value times both scales over all others, for some positions."""
     columns = np.ascontiguousarray(tree.features.T, dtype=np.float64)
     scale, sums = tree.points[:, FEATURES].astype(np.float64), np.zeros(len(places))
 
@@ -121,18 +121,18 @@ def row_sums(tree: Tree, rule: Any, places: NDArray[np.int64]) -> NDArray[np.flo
 
 
 def own_values(tree: Tree, rule: Any) -> NDArray[np.float64]:
-    """For each variable the value of its point and itself."""
+    """Compute for each variable the value of its point and itself."""
     place, result = np.arange(len(tree.order)), np.empty(len(tree.order))
     result[tree.order] = pair_values(tree, rule, place, place)
     return result
 
 
 def in_threads(work: Callable[[slice], Any], count: int) -> Generator[Any, None, None]:
-    """Do pieces of some work in parallel; compiled code lets other threads run."""
+    """Process pieces of work in parallel; compiled code releases the GIL."""
     step = max(1, -(-count // (8 * THREADS)))
     pieces = [slice(first, min(first + step, count)) for first in range(0, count, step)]
     if pieces:
-        work(slice(0, 0))  # compiled once, by one thread
+        work(slice(0, 0))  # compiles in one thread
     with ThreadPoolExecutor(THREADS) as pool:
         try:
             yield from pool.map(work, pieces)
@@ -141,11 +141,11 @@ def in_threads(work: Callable[[slice], Any], count: int) -> Generator[Any, None,
 
 
 def choose_sources(tree: Tree, wanted: float) -> NDArray[np.int64]:
-    """The largest boxes of no more than n / wanted points, in the order of their points."""
+    """Return the largest boxes of at most n / wanted points, in the order of their points."""
     nodes, most = tree.nodes, len(tree.order) / wanted
     size = nodes["end"] - nodes["begin"]
     fits = (size <= most) | (nodes["left"] == 0)
-    inside = np.zeros(len(nodes), dtype=bool)  # of a box that fits already
+    inside = np.zeros(len(nodes), dtype=bool)  # of a box that fits
     for half in (0, 1):
         parents = np.flatnonzero(nodes["left"] > 0)
         inside[nodes["left"][parents] + half] = fits[parents]
@@ -155,7 +155,7 @@ def choose_sources(tree: Tree, wanted: float) -> NDArray[np.int64]:
 
 @kernel
 def _select(features, side, order, begin, end, middle):
-    """Put the points of [begin, end) in such order that none before `middle` has more than it."""
+    """Partition the points of [begin, end) around the one at `middle`, by one coordinate."""
     while end - begin > 1:
         pivot = features[order[(begin + end) // 2], side]
         left, right = begin, end - 1
@@ -204,7 +204,7 @@ def _grow(features, order, leaf, nodes, low, high):
 
 @entry
 def _scale_nodes(points, nodes):
-    for k in range(len(nodes) - 1, -1, -1):  # halves come after what they are halves of
+    for k in range(len(nodes) - 1, -1, -1):  # halves follow their parents
         node = nodes[k]
         low, high = points[node.begin, FEATURES], points[node.begin, FEATURES]
         if node.left > 0:
@@ -241,7 +241,7 @@ def _sum_rows(tree, rule, columns, scale, places, values, sums):
 
 @kernel
 def _sum_block(tree, rule, labels, columns, scale, i, first, last, values, sums):
-    """Add the pairs of place `i` and each of [first, last), which come after it, on both sides."""
+    """Add the pairs of position `i` and each of [first, last), which follow it, on both sides."""
     values, others, there = values[: last - first], sums[first:last], scale[first:last]
     total = 0.0
     decay_block(rule, tree.features, columns, i, first, last, values)
@@ -257,7 +257,7 @@ def _sum_block(tree, rule, labels, columns, scale, i, first, last, values, sums)
 
 @entry
 def _sum(tree, rule, least, labels, groups, columns, scale, values, stack, sums):
-    """Each pair once, through the box of the one that comes first."""
+    """Sum over each pair once, through the box of its first point."""
     for group in groups:
         begin, end = tree.nodes[group].begin, tree.nodes[group].end
         stack[0], depth = 0, 1
@@ -275,7 +275,7 @@ def _sum(tree, rule, least, labels, groups, columns, scale, values, stack, sums)
                 continue
             for i in range(begin, end):
                 first = max(box.begin, i + 1)
-                while first < box.end:  # more than a block where points coincide
+                while first < box.end:  # more than a block if points coincide
                     last = min(first + POINTS_AT_ONCE, box.end)
                     _sum_block(tree, rule, labels, columns, scale, i, first, last, values, sums)
                     first = last

@@ -12,9 +12,9 @@ from minigibbs.kernels.random import uniform
 
 @inlined
 def _count_below(cumulative, first, size, mark):
-    """How many of the cumulative weights, from `first` on, are at most `mark`; all but the last.
+    """Count the cumulative weights from `first`, except the last, that are at most `mark`.
 
-    No early exit: a branch that nobody can predict costs more than the few comparisons.
+    There is no early exit: an unpredictable branch costs more than the few comparisons.
     """
     value, k = 0, first
     while k < first + size - 1:
@@ -25,10 +25,10 @@ def _count_below(cumulative, first, size, mark):
 
 @kernel
 def draw_log(weights, size, stream):
-    """A value with probability proportional to exp(weights[value]), for value < size.
+    """Draw a value with probability proportional to exp(weights[value]), for value < size.
 
     The largest weight is subtracted first, so energies of thousands do not overflow. The second
-    half of `weights`, from `size` on, is scratch.
+    half of `weights`, from `size`, is scratch.
     """
     u = uniform(stream)
     return draw_log_by(weights, size, u)
@@ -36,7 +36,7 @@ def draw_log(weights, size, stream):
 
 @kernel
 def draw_log_by(weights, size, u):
-    """The same, by a uniform number `u`."""
+    """Do the same by a given uniform number `u`."""
     if size == 2:
         return 1 if u * (1.0 + math.exp(weights[0] - weights[1])) < 1.0 else 0
     top = weights[0]
@@ -51,9 +51,9 @@ def draw_log_by(weights, size, u):
 
 @inlined
 def draw_linear(weights, size, u):
-    """A value with probability proportional to weights[value], by a uniform number `u`.
+    """Draw a value with probability proportional to weights[value], by a uniform number `u`.
 
-    The weights are gone afterwards: their sums stand in their place.
+    The weights are overwritten by their cumulative sums.
     """
     total = 0.0
     if size == 2:

@@ -1,7 +1,7 @@
-"""Statistics counted by bits: 64 states in a word, a word for each value of each variable.
+"""Statistics from bit sets: 64 states per word, one row of words per value of each variable.
 
-How often two values occur together is the number of bits that two rows of words share. Counts are
-whole numbers, so that they do not depend on the order in which they are made.
+The number of states in which two values occur together is the number of common bits of two rows.
+Counts are integers, so that they do not depend on the order of summation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ONE, _WORD = np.uint64(1), 64
 
 @intrinsic
 def bits_set(context, word):  # type: ignore[no-untyped-def]
-    """How many bits of a word are 1."""
+    """Count the bits of a word that are 1."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         kind = ir.IntType(64)
@@ -32,8 +32,8 @@ def bits_set(context, word):  # type: ignore[no-untyped-def]
 def mark_values(first, states, begin, end, bits):
     """Set bits[first[variable] + value, state // 64] for the variables from `begin` to `end`.
 
-    `states` is [state, variable]. The words of these variables are cleared before; `first` has one
-    number more than there are variables.
+    `states` is [state, variable]. The words of these variables are cleared first; `first` has one
+    more entry than there are variables.
     """
     for i in range(begin, end):
         for row in range(first[i], first[i + 1]):
@@ -48,7 +48,7 @@ def mark_values(first, states, begin, end, bits):
 
 @entry
 def count_values(first, states, counts):
-    """Add to counts[first[variable] + value] how often the variable has it in states."""
+    """Count the values of variables in states: counts[first[variable] + value]."""
     for s in range(len(states)):
         for i in range(states.shape[1]):
             counts[np.uint64(first[i] + states[s, i])] += 1
@@ -56,7 +56,7 @@ def count_values(first, states, counts):
 
 @inlined
 def _together(a, b):
-    """How many bits two rows share."""
+    """Count the common bits of two rows."""
     total = 0
     for word in range(len(a)):
         total += bits_set(a[word] & b[word])
@@ -75,8 +75,8 @@ def _alone(a):
 def add_counts(model, ties, bits, begin, end, out):
     """Add to out[parameter] its statistic, summed over the states that the bits mark.
 
-    Of the factors, pairs first, those from `begin` to `end`: pairs, and tables of one or two
-    variables whose entries are learned.
+    Only factors `begin` to `end` are used, pairs first: pairs, and tables of one or two variables
+    whose entries are learned.
     """
     pairs = len(model.pair)
     for k in range(begin, min(end, len(ties.pair))):

@@ -1,8 +1,9 @@
 """Functions of two points that decay with their distance, and bounds for points in two boxes.
 
-A rule is a NamedTuple, and compiled code chooses by its type. A point is a row in single precision:
-pieces of 8 numbers, of which 7 are features, or 0, and the last of the first piece is the point's
-scale; so the loop over a piece has a known length. Arithmetic is double.
+A rule is a NamedTuple, and compiled code is selected by its type. A point is a row in single
+precision. It has pieces of 8 numbers: 7 features, padded by 0, and one more number, which in the
+first piece is the point's scale. So the loop over a piece has a constant length. Arithmetic is in
+double precision.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from minigibbs.kernels.lanes import as_double, squared_steps, word_of
 from minigibbs.kernels.lines import empty_lines
 
 GAUSSIAN, LAPLACE, POWER = range(3)
-PIECE, FEATURES = 8, 7  # numbers of a row's pieces, and features among them
-_UP = 1.0 + 1e-6  # bounds are rounded up, to single precision
+PIECE, FEATURES = 8, 7  # numbers per piece of a row, and features among them
+_UP = 1.0 + 1e-6  # bounds are rounded up to single precision
 
 
 class Decay(NamedTuple):
-    """exp(-r^2 / 2), exp(-r), or (1 + r^2)^(-exponent / 2), by the distance r."""
+    """exp(-r^2 / 2), exp(-r), or (1 + r^2)^(-exponent / 2), of the distance r."""
 
     code: int
     exponent: float
 
 
 def point_rows(features: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows for `decay_value`: features in pieces, and scales."""
+    """Build rows for `decay_value`: features in pieces, and scales."""
     n, dims = features.shape
     rows = empty_lines((n, -(-dims // FEATURES), PIECE), np.float32)
     rows[:] = 0.0
@@ -42,7 +43,7 @@ def point_rows(features: NDArray[np.float32], scale: NDArray[np.float32]) -> NDA
 
 
 class OwnDecay(NamedTuple):
-    """A user's compiled functions: value(a, b), and bound(low_a, high_a, low_b, high_b)."""
+    """User-defined compiled functions: value(a, b), and bound(low_a, high_a, low_b, high_b)."""
 
     value: Any
     bound: Any
@@ -50,7 +51,7 @@ class OwnDecay(NamedTuple):
 
 @kernel
 def decay_at(rule, square):
-    """The value at a squared distance."""
+    """Compute the value at a squared distance."""
     if rule.code == GAUSSIAN:
         return math.exp(-0.5 * square)
     if rule.code == LAPLACE:
@@ -63,9 +64,10 @@ _STEP = 1.0 / 1024.0
 
 @kernel
 def _exp_minus(t):
-    """exp(-t) for t of at least 0, to 1e-12 of 1, in steps that a processor vectorizes.
+    """Compute exp(-t) for t >= 0, with an absolute error of 1e-12, in vectorizable operations.
 
-    A series at t / 1024, squared ten times, which is off only where it is as good as 0.
+    It is a series at t / 1024, squared ten times; its relative error is large only for negligible
+    values.
     """
     y = -min(t, 700.0) * _STEP
     s = 1.0 + y * (1.0 + y * (1 / 2 + y * (1 / 6 + y * (1 / 24 + y * (1 / 120 + y / 720)))))
@@ -84,7 +86,7 @@ def _exp_minus(t):
 
 @kernel
 def _square(points, i, j):
-    """The squared distance of two points."""
+    """Compute the squared distance of two points."""
     here, there = np.uint64(i), np.uint64(j)
     square, piece = squared_steps(points, here, there, np.uint64(0)), PIECE
     while piece < points.shape[1]:
@@ -130,7 +132,7 @@ def _decay_finish(rule, scratch, first, count):
 
 @kernel
 def _own_finish(rule, scratch, first, count):
-    """Values were measured already."""
+    """Do nothing: the measures are values."""
 
 
 @kernel
@@ -155,7 +157,7 @@ def _own_bounds(rule, low, high, a, b):
 
 
 def decay_value(rule: Any, features: Any, points: Any, i: int, j: int) -> float:
-    """The value for points number `i` and `j`; compiled code only."""
+    """Compute the value for points `i` and `j`; compiled code only."""
     chosen = _own_value if isinstance(rule, OwnDecay) else _decay_value
     return chosen(rule, features, points, i, j)  # type: ignore[no-any-return]
 
@@ -166,9 +168,9 @@ def _value_for_type(rule, features, points, i, j):
 
 
 def decay_measure(rule: Any, features: Any, points: Any, i: int, j: int) -> float:
-    """What the value for points number `i` and `j` follows from; compiled code only.
+    """Compute the measure from which the value for points `i` and `j` follows; compiled code only.
 
-    That is their squared distance; of a user's function the value itself.
+    This is their squared distance, or for a user-defined function the value itself.
     """
     chosen = _own_measure if isinstance(rule, OwnDecay) else _decay_measure
     return chosen(rule, features, points, i, j)  # type: ignore[no-any-return]
@@ -180,9 +182,9 @@ def _measure_for_type(rule, features, points, i, j):
 
 
 def decay_finish(rule: Any, scratch: Any, first: int, count: int) -> None:
-    """Turn measures into values, in vectors; compiled code only.
+    """Convert measures to values, vectorized; compiled code only.
 
-    They are doubles, of which the scratch holds the bits.
+    They are doubles, whose bits are in the scratch.
     """
     (_own_finish if isinstance(rule, OwnDecay) else _decay_finish)(rule, scratch, first, count)
 
@@ -193,7 +195,7 @@ def _finish_for_type(rule, scratch, first, count):
 
 
 def decay_bounds(rule: Any, low: Any, high: Any, a: int, b: int) -> tuple[float, float]:
-    """No more and no less than the value for any two points of boxes `a` and `b`; compiled only."""
+    """Bound the value for any two points of boxes `a` and `b` from both sides; compiled only."""
     chosen = _own_bounds if isinstance(rule, OwnDecay) else _decay_bounds
     return chosen(rule, low, high, a, b)  # type: ignore[no-any-return]
 
@@ -205,7 +207,7 @@ def _bounds_for_type(rule, low, high, a, b):
 
 @kernel
 def _values(rule, squares):
-    """Turn squared distances into values."""
+    """Convert squared distances to values."""
     if rule.code == GAUSSIAN:
         for j in range(len(squares)):
             squares[j] = _exp_minus(0.5 * squares[j])
@@ -235,7 +237,7 @@ def _own_block(rule, features, columns, i, first, last, values):
 def decay_block(
     rule: Any, features: Any, columns: Any, i: int, first: int, last: int, values: Any
 ) -> None:
-    """The values for place `i` and each of [first, last); compiled code only."""
+    """Compute the values for position `i` and each of [first, last); compiled code only."""
     chosen = _own_block if isinstance(rule, OwnDecay) else _decay_block
     chosen(rule, features, columns, i, first, last, values)
 
@@ -247,5 +249,5 @@ def _block_for_type(rule, features, columns, i, first, last, values):
 
 @kernel
 def rounded_up(bound):
-    """A bound in single precision, above the true one; not 0, so that a share of it is a number."""
+    """Round a bound up to single precision; it is positive, so that a share of it is defined."""
     return np.float32(max(bound * _UP, 1e-37))

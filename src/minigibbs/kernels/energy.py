@@ -1,4 +1,4 @@
-"""What factors are worth: at one variable for all its values, or of a whole state."""
+"""Energies of factors: at one variable for all its values, or of an entire state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minigibbs.kernels.layout import EQUAL, TABLE
 
 @kernel
 def formula_holds(form, true, others, own):
-    """Whether a formula holds: `true` of `others` literals hold, and `own` beside them."""
+    """Return whether a formula holds if `true` of `others` literals hold, and the last as `own`."""
     return (own and true == others) or (form == EQUAL and not own and true == 0)
 
 
@@ -50,9 +50,9 @@ def add_entry(model, x, i, place, scale, weights):
 
 @inlined
 def add_stored(model, x, i, weights):
-    """Add all factors at `i` but the unary ones: O(degree + D) where all are pairs."""
+    """Add all factors at `i` except the unary ones: O(degree + D) if all are pairs."""
     row = model.rows[i]
-    if row.domain == 2:  # a plain sum, which the processor does not have to take one by one
+    if row.domain == 2:  # a plain sum, which the compiler can vectorize
         field = 0.0
         for place in range(row.start, row.pair_end):
             other = x[model.target[place]]
@@ -67,7 +67,7 @@ def add_stored(model, x, i, weights):
 
 @kernel
 def general_values(model, x, i, factor, old, new):
-    """What a general factor is worth for two values of variable `i`."""
+    """Compute the energies of a general factor for two values of variable `i`."""
     position, true, own = factor.table_start, 0, 0
     for k in range(factor.scope_start, factor.scope_end):
         slot = model.slots[k]
@@ -87,7 +87,7 @@ def general_values(model, x, i, factor, old, new):
 
 @kernel
 def entry_shares(model, x, i, place, old, new):
-    """The share phi / M, from 0 to 1, of the factor behind an entry, for two values of `i`."""
+    """Compute the share phi / M, from 0 to 1, of an entry's factor, for two values of `i`."""
     if place < model.rows[i].pair_end:
         other, attracts = x[model.target[place]], model.weight[place] > 0.0
         return np.float64((other == old) == attracts), np.float64((other == new) == attracts)
@@ -98,7 +98,7 @@ def entry_shares(model, x, i, place, old, new):
 
 @kernel
 def energy_change(model, x, i, old, new):
-    """How much the sum of the factors at `i` grows when its value goes from `old` to `new`."""
+    """Compute the change of the sum of the factors at `i` if `old` is replaced by `new`."""
     row, change = model.rows[i], 0.0
     for place in range(row.start, row.pair_end):
         other = x[model.target[place]]
@@ -112,7 +112,7 @@ def energy_change(model, x, i, old, new):
 
 @inlined
 def general_value(model, x, factor):
-    """The value of a general factor in state `x`."""
+    """Compute the value of a general factor in state `x`."""
     position, true = factor.table_start, 0
     for place in range(factor.scope_start, factor.scope_end):
         slot = model.slots[place]
@@ -127,7 +127,7 @@ def general_value(model, x, factor):
 
 @inlined
 def pair_energy(pair, weight, x):
-    """The sum of the pairs in state `x`; nobody can predict which agree, so there is no branch."""
+    """Sum the pairs in state `x`, without branches, which would be unpredictable."""
     total = 0.0
     for k in range(len(pair)):
         total += weight[k] * np.float64(x[pair[k, 0]] == x[pair[k, 1]])
@@ -136,10 +136,10 @@ def pair_energy(pair, weight, x):
 
 @inlined
 def row_energy(rows, second, weight, x):
-    """The same where the pairs of each first variable lie together: twice as fast."""
+    """Do the same if the pairs of each first variable are consecutive: twice as fast."""
     total = 0.0
     for i in range(len(rows) - 1):
-        own, part = x[i], 0.0  # a sum of its own, which is rounded less
+        own, part = x[i], 0.0  # a separate sum has smaller rounding errors
         for k in range(rows[i], rows[i + 1]):
             other = x[np.uint64(second[np.uint64(k)])]
             part += weight[np.uint64(k)] if other == own else 0.0
@@ -149,7 +149,7 @@ def row_energy(rows, second, weight, x):
 
 @inlined
 def general_energy(model, x):
-    """The sum of the general factors in state `x`."""
+    """Sum the general factors in state `x`."""
     total = 0.0
     for k in range(len(model.factors)):
         total += general_value(model, x, model.factors[k])
@@ -158,7 +158,7 @@ def general_energy(model, x):
 
 @inlined
 def part_energy(model, x, part, parts):
-    """The sum over every `parts`-th factor, from number `part` on, pairs first."""
+    """Sum over every `parts`-th factor, from index `part`, pairs first."""
     total, pairs, k = 0.0, len(model.pair), part
     while k < pairs:
         if x[model.pair[k, 0]] == x[model.pair[k, 1]]:
@@ -173,20 +173,20 @@ def part_energy(model, x, part, parts):
 
 @inlined
 def total_energy(model, x):
-    """The log-potential of state `x`, but for the graph's offset: the sum over all factors."""
+    """Compute the log-potential of state `x` without the graph's offset: the sum of all factors."""
     return pair_energy(model.pair, model.pair_weight, x) + general_energy(model, x)
 
 
 @entry
 def energies(model, states, out):
-    """The log-potential of each row of `states`, but for the graph's offset."""
+    """Compute the log-potential of each row of `states` without the graph's offset."""
     for k in range(len(states)):
         out[k] = total_energy(model, states[k])
 
 
 @entry
 def factor_values(model, states, out):
-    """out[factor, state]: the value of each factor, pairs first, in each row of `states`."""
+    """Compute out[factor, state]: each factor's value, pairs first, in each row of `states`."""
     pairs = len(model.pair)
     for s in range(len(states)):
         for k in range(pairs):

@@ -1,4 +1,4 @@
-"""Pieces of loops over lanes: what the compiler can vectorize, where library calls cannot be."""
+"""Vectorizable operations for loops over lanes, where library calls cannot be vectorized."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGEST = 700.0
 
 @intrinsic
 def as_double(context, word):  # type: ignore[no-untyped-def]
-    """The double whose bits are those of a word."""
+    """Return the double with the bits of a word."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.DoubleType())
@@ -34,7 +34,7 @@ def as_double(context, word):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def word_of(context, number):  # type: ignore[no-untyped-def]
-    """The bits of a double, as an integer."""
+    """Return the bits of a double as an integer."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.IntType(64))
@@ -44,7 +44,7 @@ def word_of(context, number):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def as_float(context, word):  # type: ignore[no-untyped-def]
-    """The float whose bits are those of a 32-bit word."""
+    """Return the float with the bits of a 32-bit word."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -54,9 +54,10 @@ def as_float(context, word):  # type: ignore[no-untyped-def]
 
 @intrinsic(prefer_literal=True)
 def lanes_of(context, size, example):  # type: ignore[no-untyped-def]
-    """An array on the stack, of a constant size and the example's type; CPU only.
+    """Allocate an array on the stack, of a constant size and the example's type; CPU only.
 
-    The compiler knows that it overlaps nothing, and keeps it in registers where it can.
+    The compiler can assume that it does not alias other arrays, and keeps it in registers if
+    possible.
     """
     kind = types.Array(example, 1, "C")
 
@@ -76,9 +77,9 @@ def lanes_of(context, size, example):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def fetch(context, array, place, line):  # type: ignore[no-untyped-def]
-    """Ask for a line of memory that will be read soon: 64 bytes, `line` lines after array[place].
+    """Prefetch a cache line of 64 bytes, `line` lines after array[place].
 
-    It may lie beyond the array, and be the wrong one: nothing is read. CUDA does without.
+    The address may be outside the array, or useless: nothing is read. On CUDA this does nothing.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -100,9 +101,9 @@ def fetch(context, array, place, line):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def squared_steps(context, rows, i, j, first):  # type: ignore[no-untyped-def]
-    """The squared distance of two rows of floats, in seven columns from `first` on; as a double.
+    """Compute the squared distance of two rows of floats in seven columns from `first`; a double.
 
-    Eight are read, side by side.
+    Eight columns are read as one vector.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -131,7 +132,7 @@ def squared_steps(context, rows, i, j, first):  # type: ignore[no-untyped-def]
 
 
 def _vector(context, builder, kind, array, value):  # type: ignore[no-untyped-def]
-    """A pointer to an array's first 64 numbers as one vector, aligned as its numbers are."""
+    """Return a pointer to an array's first 64 numbers as one vector, aligned like its numbers."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(data, ir.VectorType(value, 64).as_pointer())
 
@@ -146,7 +147,7 @@ def _load(builder, pointer, size):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def add_where(context, word, field, weight):  # type: ignore[no-untyped-def]
-    """Add a weight to those of 64 numbers whose bit in a 64-bit word is 1.
+    """Add a weight to each of 64 numbers whose bit in a 64-bit word is 1.
 
     Numbers and weight have one type: floats or integers.
     """
@@ -172,9 +173,9 @@ def add_where(context, word, field, weight):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def add_looked_up(context, places, field, table, start):  # type: ignore[no-untyped-def]
-    """Add table[start + places[lane]] to 64 floats; places are bytes below 16.
+    """Add table[start + places[lane]] to 64 floats; `places` are bytes below 16.
 
-    Sixteen numbers are read from `start` on, whichever are asked for.
+    Sixteen numbers are always read from `start`.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -200,7 +201,7 @@ def add_looked_up(context, places, field, table, start):  # type: ignore[no-unty
 
 
 def _look_up(context, builder, values, index):  # type: ignore[no-untyped-def]
-    """Sixteen of sixteen numbers, by place: one instruction where the processor has it."""
+    """Select sixteen of sixteen numbers by index: one instruction if the processor has AVX-512."""
     sixteen, wide = values.type, index.type
     if "+avx512f" in context.codegen()._tm_features:
         kind = ir.FunctionType(sixteen, [sixteen, wide])
@@ -217,7 +218,7 @@ def _look_up(context, builder, values, index):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def count_where(context, word, counts):  # type: ignore[no-untyped-def]
-    """Add 1 to those of 64 bytes whose bit in a 64-bit word is 1."""
+    """Add 1 to each of 64 bytes whose bit in a 64-bit word is 1."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         byte = ir.IntType(8)
@@ -231,7 +232,7 @@ def count_where(context, word, counts):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def equal_bits(context, values, value):  # type: ignore[no-untyped-def]
-    """The 64-bit word whose bits say which of 64 bytes are equal to a byte."""
+    """Return the 64-bit word with a 1 for each of 64 bytes that equals a byte."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         byte = ir.IntType(8)
@@ -249,7 +250,7 @@ def equal_bits(context, values, value):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def bits_of(context, values):  # type: ignore[no-untyped-def]
-    """The 64-bit word whose bits say which of 64 bytes are not 0."""
+    """Return the 64-bit word with a 1 for each of 64 bytes that is not 0."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         byte = ir.IntType(8)
@@ -263,7 +264,7 @@ def bits_of(context, values):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def fused(context, a, b, c):  # type: ignore[no-untyped-def]
-    """The float a * b + c, rounded once, on every device."""
+    """Compute the float a * b + c, rounded once, on every device."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.fma(*arguments)
@@ -273,7 +274,7 @@ def fused(context, a, b, c):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def any_bits(context, word, mask):  # type: ignore[no-untyped-def]
-    """Whether 32-bit words have ones in common; Numba's own `&` would be one of 64 bits."""
+    """Return whether 32-bit words have common ones; Numba's own `&` would use 64 bits."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         both = builder.and_(*arguments)
@@ -284,7 +285,7 @@ def any_bits(context, word, mask):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def right(context, word, by):  # type: ignore[no-untyped-def]
-    """A 32-bit word, shifted right; as one of 32 bits, see `any_bits`."""
+    """Shift a 32-bit word right in 32 bits; see `any_bits`."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.lshr(*arguments)
@@ -294,7 +295,7 @@ def right(context, word, by):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def floored(context, value):  # type: ignore[no-untyped-def]
-    """The largest whole number below a float, or that float; NumPy's is not there on GPUs."""
+    """Round a float down to an integer; NumPy's function is not available on GPUs."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         kind = ir.FloatType()
@@ -306,9 +307,9 @@ def floored(context, value):  # type: ignore[no-untyped-def]
 
 @inlined
 def counted(key, count):
-    """A double uniform on [0, 1): output number `count` of splitmix64 with this key.
+    """Return a double uniform on [0, 1): output number `count` of splitmix64 with this key.
 
-    A multiple of 2**-52.
+    It is a multiple of 2**-52.
     """
     z = key + np.uint64(count) * _STEP
     z = (z ^ (z >> _S30)) * _MIX_1
@@ -318,7 +319,7 @@ def counted(key, count):
 
 @inlined
 def exponential(z):
-    """exp(z) to 13 digits; beyond 700 either way, that of 700."""
+    """Compute exp(z) to 13 digits; z is clipped to [-700, 700]."""
     z = min(max(z, -_LARGEST), _LARGEST)
     whole = np.floor(z * _LOG2_E + 0.5)
     r = (z - whole * _LN2_HIGH) - whole * _LN2_LOW

@@ -1,6 +1,6 @@
-"""The flat arrays that kernels read and write: every shape and type is stated here.
+"""The flat arrays that kernels read and write, with all shapes and types.
 
-Records are aligned: a GPU would read unaligned ones byte by byte.
+Records are aligned, because a GPU would read unaligned ones byte by byte.
 
 Letters: n variables, E entries (pairs of a free variable and a factor at it), P pair factors,
 G general factors, S scope slots, T table values, D the largest domain.
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# The forms a factor can take inside the kernels; every user-facing kind lowers to one of them,
-# or to a pair: weight * [x_i == x_j].
+# The forms of factors in the kernels. Every user-facing kind is converted to one of them, or to a
+# pair: weight * [x_i == x_j].
 TABLE = 0  # weight * table[...]
 AND = 1  # weight * [all literals x_v == key hold]
 EQUAL = 2  # weight * [all literals hold, or none]
@@ -27,18 +27,18 @@ ROW = np.dtype(
         ("pair_end", np.int64),
         ("unary_begin", np.int64),
         ("end", np.int64),
-        ("domain", np.int32),  # how many values the variable has
+        ("domain", np.int32),  # number of values of the variable
     ],
     align=True,
 )
 
-# A factor that is no pair.
+# A factor that is not a pair.
 FACTOR = np.dtype(
     [
         ("weight", np.float64),
-        ("low", np.float64),  # least finite value it can take, given the evidence
+        ("low", np.float64),  # least finite value, given the evidence
         ("span", np.float64),  # the paper's M: largest minus least value; infinite with a zero
-        ("table_start", np.int64),  # where a TABLE's values begin
+        ("table_start", np.int64),  # index of the first value of a TABLE
         ("scope_start", np.int64),  # its slots, [scope_start, scope_end)
         ("scope_end", np.int64),
         ("form", np.int64),  # TABLE, AND or EQUAL
@@ -53,12 +53,12 @@ SLOT = np.dtype(  # key: a stride, or a literal's value
 
 
 class Model(NamedTuple):
-    """A factor graph as the kernels see it. Compile time grows with the number of fields."""
+    """A factor graph as the kernels read it. Compile time grows with the number of fields."""
 
     rows: NDArray[np.void]  # [n] of ROW
-    first: NDArray[np.int64]  # [n] first place in arrays with a number per variable and value
-    target: NDArray[np.int32]  # [E] the other variable (pairs), or a general factor's number
-    weight: NDArray[np.float64]  # [E] the factor's weight, as the user signed it
+    first: NDArray[np.int64]  # [n] first index in arrays with one number per variable and value
+    target: NDArray[np.int32]  # [E] the other variable (pairs), or the index of a general factor
+    weight: NDArray[np.float64]  # [E] the factor's weight, with the user's sign
     pair: NDArray[np.int32]  # [P, 2]
     pair_weight: NDArray[np.float64]  # [P]
     factors: NDArray[np.void]  # [G] of FACTOR
@@ -67,7 +67,7 @@ class Model(NamedTuple):
 
 
 class Ties(NamedTuple):
-    """Which parameter each factor has, and how much of it. Empty where no factor has any."""
+    """Parameters of factors, and their scales. Arrays are empty if there are no parameters."""
 
     pair: NDArray[np.int64]  # [P] the parameter of each pair; -1 for none
     pair_scale: NDArray[np.float64]  # [P] its weight for a parameter of 1
@@ -76,8 +76,8 @@ class Ties(NamedTuple):
     entries: NDArray[np.bool_]  # [G] whether its table's entries are the parameters
 
 
-# A row of a sparse Poisson vector: strong rates are drawn one by one, [strong_start, strong_end);
-# of the weak ones, [weak_start, weak_end), the total is drawn and then each draw's place.
+# A row of a sparse Poisson vector: strong rates, [strong_start, strong_end), are drawn one by one.
+# For the weak ones, [weak_start, weak_end), the total is drawn, and then the entry of each draw.
 POISSON_ROW = np.dtype(
     [
         ("strong_start", np.int64),
@@ -91,12 +91,12 @@ POISSON_ROW = np.dtype(
 )
 STRONG = np.dtype([("place", np.int64), ("rate", np.float64), ("none", np.float64)], align=True)
 
-# A slot of an alias table: `place` with probability `accept`, else `other`.
+# An entry of an alias table: `place` with probability `accept`, else `other`.
 ALIAS = np.dtype([("accept", np.float64), ("place", np.int32), ("other", np.int32)], align=True)
 
 
 class PoissonVector(NamedTuple):
-    """Independent Poisson variates by place, a row at a time; see `kernels.poisson`."""
+    """Rows of independent Poisson variates; see `kernels.poisson`."""
 
     rows: NDArray[np.void]  # of POISSON_ROW
     strong: NDArray[np.void]  # of STRONG
@@ -104,13 +104,13 @@ class PoissonVector(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """One chain: what a sampler's update reads and may write (all but `x`)."""
+    """One chain: the arrays that an update reads and may write (all except `x`)."""
 
-    x: NDArray[np.unsignedinteger]  # [n] the state, in the smallest type that fits
+    x: NDArray[np.unsignedinteger]  # [n] the state, in the smallest sufficient type
     stream: NDArray[np.uint64]  # [4] the generator
-    carried: NDArray[np.float64]  # what the sampler carries from update to update
-    weights: NDArray[np.float64]  # [2D] scratch: a log weight per value, and as much again
-    scratch: NDArray[np.int64]  # scratch of the size that the sampler asked for
+    carried: NDArray[np.float64]  # numbers that the sampler keeps between updates
+    weights: NDArray[np.float64]  # [2D] scratch: a log weight per value, and the same number again
+    scratch: NDArray[np.int64]  # scratch of the size that the sampler requested
     tally: NDArray[np.int64]  # [5] see EVALUATIONS..CHANGES
 
 
@@ -121,32 +121,32 @@ RANDOM, SYSTEMATIC, SHUFFLED, SHARED = range(4)
 
 
 class Scan(NamedTuple):
-    """In which order a chain visits the free variables."""
+    """The order in which a chain visits the free variables."""
 
     kind: int  # RANDOM, SYSTEMATIC, SHUFFLED or SHARED
-    variables: int  # how many to visit
-    order: NDArray[np.int32]  # which ones; empty for all, at random
-    position: NDArray[np.int64]  # [1] next place in `order`
-    stream: NDArray[np.uint64]  # [4] the generator: the chain's own, or SHARED one like all others
+    variables: int  # number of variables to visit
+    order: NDArray[np.int32]  # the variables; empty for all, in random order
+    position: NDArray[np.int64]  # [1] next index in `order`
+    stream: NDArray[np.uint64]  # [4] the generator: the chain's own, or equal in all chains
 
 
 class Recorder(NamedTuple):
-    """What a chain keeps. Arrays that were not asked for have length 0."""
+    """The records of a chain. Arrays that were not requested have length 0."""
 
     clock: NDArray[np.int64]  # [1] recorded updates so far
     thin: int  # updates between two records
-    counts: NDArray[np.int64]  # [sum of sizes] updates spent in each value, up to `since`
+    counts: NDArray[np.int64]  # [sum of sizes] updates spent in each value, until `since`
     since: NDArray[np.int64]  # [n] the clock up to which a variable is counted; of spins, when
-    # they left the value 1 less when they came to it, from which counts follow
+    # they left the value 1 minus when they came to it, from which counts follow
     spins: bool  # whether all variables have two values
-    draws: NDArray[np.unsignedinteger]  # [records, variables whose draws are kept]
-    drawn: NDArray[np.int32]  # which ones; empty for all
-    energy: NDArray[np.float64]  # [records], of which every `energy_every`-th is taken
+    draws: NDArray[np.unsignedinteger]  # [records, variables with recorded draws]
+    drawn: NDArray[np.int32]  # the variables; empty for all
+    energy: NDArray[np.float64]  # [records], of which every `energy_every`-th is computed
     energy_every: int
-    pair: NDArray[np.int32]  # [P, 2] the pairs that matter for an energy
+    pair: NDArray[np.int32]  # [P, 2] the pairs that contribute to the energy
     pair_weight: NDArray[np.float64]  # [P]
-    rows: NDArray[np.int64]  # [n + 1] where the pairs of each first variable begin; or empty
-    second: NDArray[np.int32]  # [P] the other variables, beside rows
+    rows: NDArray[np.int64]  # [n + 1] index of the first pair of each first variable; or empty
+    second: NDArray[np.int32]  # [P] the second variables, if `rows` is not empty
     held: NDArray[np.unsignedinteger]  # [block, n] states of the latest records, to be measured
-    reference: NDArray[np.float64]  # [sum of sizes] marginals to measure the error against
+    reference: NDArray[np.float64]  # [sum of sizes] marginals for measuring the error
     error: NDArray[np.float64]  # [records] mean l2 distance of the running marginals

@@ -1,7 +1,7 @@
-"""Arrays that begin on a line of memory: records of 32 or 64 bytes then lie on one line each.
+"""Arrays aligned to cache lines, so that records of 32 or 64 bytes do not cross a line.
 
-A processor waits for a line of 64 bytes whichever of them it asked for. NumPy's arrays begin
-anywhere, so that every other record of 32 bytes would lie on two lines.
+A processor loads entire lines of 64 bytes. NumPy's arrays begin at any address, so every other
+record of 32 bytes could extend over two lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LINE = 64  # bytes
 
 
 def empty_lines(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
-    """An array of such a shape, with anything in it."""
+    """Return an uninitialized array of this shape."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     room = np.empty(size + LINE, np.uint8)
     first = -room.ctypes.data % LINE
@@ -24,6 +24,6 @@ def empty_lines(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def joined_lines(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Pieces of an array, one after the other."""
+    """Concatenate pieces of an array."""
     shape = (sum(len(piece) for piece in pieces), *pieces[0].shape[1:])
     return np.concatenate(pieces, out=empty_lines(shape, pieces[0].dtype))

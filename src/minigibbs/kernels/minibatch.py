@@ -1,4 +1,4 @@
-"""The minibatch of factors at a variable that MGPMH and DoubleMIN-Gibbs propose from."""
+"""The minibatch of factors at a variable in the proposals of MGPMH and DoubleMIN-Gibbs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minigibbs.kernels.poisson import poisson
 
 @kernel
 def _add_scaled(model, x, i, place, step, weights):
-    """Add step * phi / M for each value of `i`, up to a constant for all values."""
+    """Add step * phi / M for each value of `i`, up to a common constant."""
     if place < model.rows[i].pair_end:
         weights[x[model.target[place]]] += math.copysign(step, model.weight[place])
     else:
@@ -23,10 +23,10 @@ def _add_scaled(model, x, i, place, step, weights):
 
 @kernel
 def load_minibatch(vector, step, model, chain, i):
-    """Set eps_u = sum over the minibatch of s * (L / (lambda * M)) * phi (Algorithm 4).
+    """Compute eps_u = sum over the minibatch of s * (L / (lambda * M)) * phi (Algorithm 4).
 
-    `step` is L / lambda. Factors enter unshifted: a shift adds the same to every value, which
-    neither the proposal nor the acceptance sees.
+    `step` is L / lambda. Factors are not shifted: a shift adds the same constant to every value,
+    which affects neither the proposal nor the acceptance.
     """
     row = vector.rows[i]
     for value in range(model.rows[i].domain):

@@ -1,14 +1,14 @@
-"""Running means, variances and batch sums of what is observed, in arrays of a fixed size."""
+"""Running means, variances and batch sums of observables, in arrays of a fixed size."""
 
 from __future__ import annotations
 
 from minigibbs.kernels.jit import entry
 
-BATCHES = 128  # sums of batches that are kept; when all are full, neighbors are added up
+BATCHES = 128  # number of stored batch sums; when all are full, neighbors are added
 
 
 def batch_size(count: int) -> int:
-    """Records in a batch after `count` records: the least power of 2 with space for one more."""
+    """Return the records per batch after `count` records: the least sufficient power of 2."""
     size = 1
     while count >= size * BATCHES:
         size *= 2
@@ -17,11 +17,11 @@ def batch_size(count: int) -> int:
 
 @entry
 def accumulate(values, count, moments, sums):
-    """Add records, a row each, to running moments and batch sums.
+    """Add records, one per row, to running moments and batch sums.
 
-    `count` [1] is how many there were; `moments` [2, number] the mean and the sum of squared
-    deviations from it (Welford); `sums` [batch, number] sums of consecutive records. Results depend
-    on the records and their order alone, not on how they were cut into calls.
+    `count` [1] is the number of earlier records; `moments` [2, number] the mean and the sum of
+    squared deviations from it (Welford); `sums` [batch, number] sums of consecutive records.
+    Results depend only on the records and their order, not on their division into calls.
     """
     batches, width = sums.shape
     size = 1

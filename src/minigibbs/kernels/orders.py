@@ -1,7 +1,7 @@
 """Elimination orders by randomized greedy search, on graphs stored as rows of bits.
 
 Row v of `near` has one bit per neighbor of v. A variable's table covers the variable and its
-neighbors; `bits` holds log2 of the domain sizes.
+neighbors; `bits` has log2 of the domain sizes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _ODD, _PAIRS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 _FAR = 1e6  # added to the score of variables that no eliminated variable has touched
-_MOST_BITS = 1000.0  # of a table whose size is counted
+_MOST_BITS = 1000.0  # largest size of a table that is counted
 _AGE = 1e-4  # of the score per step since a variable was touched
 
 
 @inlined
 def count_bits(word):
-    """How many bits of a word are set."""
+    """Count the bits of a word that are set."""
     word = word - ((word >> np.uint64(1)) & _ODD)
     word = (word & _PAIRS) + ((word >> np.uint64(2)) & _PAIRS)
     word = (word + (word >> np.uint64(4))) & _NIBBLES
@@ -33,7 +33,7 @@ def count_bits(word):
 
 @kernel
 def _members(row, out):
-    """List the bits that are set; returns how many."""
+    """List the bits that are set; return their number."""
     count = 0
     for w in range(len(row)):
         word = row[w]
@@ -47,7 +47,7 @@ def _members(row, out):
 
 @kernel
 def _rate(near, bits, v, fill_weight, noise, stream, some, score):
-    """Score a variable; one without missing edges between its neighbors comes first."""
+    """Score a variable; one without missing edges between its neighbors has priority."""
     count = _members(near[v], some)
     table, common = bits[v], 0
     for k in range(count):
@@ -66,7 +66,7 @@ def _rate(near, bits, v, fill_weight, noise, stream, some, score):
 
 @kernel
 def _join(near, v, some, count, dirty):
-    """Take a variable out and join its neighbors; returns whether any two were apart."""
+    """Remove a variable and join its neighbors; return whether an edge was added."""
     word, bit = v >> 6, _ONE << np.uint64(v & 63)
     added = False
     for k in range(count):
@@ -100,7 +100,7 @@ def greedy_order(
     scratch,
     totals,
 ):
-    """Eliminate all variables greedily; returns False once the cost exceeds `bound`.
+    """Eliminate all variables greedily; return False once the cost exceeds `bound`.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ def greedy_order(
         A variable's score is fill_weight * log2(missing edges) + (1 - fill_weight) * log2(table)
         + noise * (a random number). The lowest is eliminated.
     sweep
-        Whether the eliminated region grows from one variable on: neighbors of it come first,
-        those that became neighbors early before others of the same score.
+        Whether the eliminated region grows from one variable. Neighbors of it come first, and among
+        equal scores those that became neighbors earlier.
     given, kept
         The first `kept` variables of the order `given` are eliminated first.
     bound
@@ -123,7 +123,7 @@ def greedy_order(
     scratch
         An `ordering.Scratch`.
     totals
-        [3] Sums of table sizes and of message sizes, and words of bits that were read.
+        [3] Sums of table sizes and of message sizes, and words of bits read.
     """
     n = len(bits)
     some, others, touched = scratch.some, scratch.others, scratch.touched

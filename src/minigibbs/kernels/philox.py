@@ -1,9 +1,9 @@
 """Counter-based random bits: Philox4x32 (Salmon et al. 2011, doi:10.1145/2063384.2063405).
 
-Where many variables or chains are updated side by side, bits are a function of who asks for them:
-the seed, the chain, the sweep, the variable and the number of the draw. They then depend on nothing
-else: neither on threads, nor on the order of work, nor on the device. Seven rounds pass every test
-of BigCrush (Table 2 there); the function is checked against the published vectors.
+If many variables or chains are updated together, the bits are a function of the seed, the chain,
+the sweep, the variable and the draw number. They do not depend on threads, on the order of work, or
+on the device. Seven rounds pass every test of BigCrush (Table 2 there); the function is checked
+against the published vectors.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ _S32, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def key_of(seed: int) -> NDArray[np.uint32]:
-    """The two words that a run's bits are keyed by; no stream of the seed is the same."""
+    """Return the two words of the key of a run's bits; no stream of the seed is equal to it."""
     words = np.random.SeedSequence(seed, spawn_key=(2**32 - 3,)).generate_state(2, np.uint32)
     return words.astype(np.uint32)
 
 
 @literal
 def philox(c0, c1, c2, c3, k0, k1, rounds):
-    """Four random words for a counter of four words and a key of two: all `uint32`.
+    """Compute four random words from a counter of four words and a key of two: all `uint32`.
 
-    Words are kept in 64 bits, of which the lower half counts: vectors then need no conversion.
+    Words are stored in 64 bits, of which the lower half is used, so that vectors need no
+    conversion.
     """
     a, b, c, d = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3)
     for _ in range(rounds):
@@ -47,7 +48,7 @@ def philox(c0, c1, c2, c3, k0, k1, rounds):
 
 @literal
 def quad_bits(key0, key1, quad, variable, sweep, draw):
-    """The bits of the four chains 4 * quad, ..., 4 * quad + 3: a word each.
+    """Return the bits of the four chains 4 * quad, ..., 4 * quad + 3: one word each.
 
     `quad`, `variable` and `draw` are `uint32`, `sweep` is an `int64`.
     """
@@ -57,7 +58,7 @@ def quad_bits(key0, key1, quad, variable, sweep, draw):
 
 @literal
 def chain_bits(key0, key1, chain, variable, sweep, draw):
-    """32 bits for one chain, variable and sweep; `draw` counts those of one update, from 0."""
+    """Return 32 bits for one chain, variable and sweep; `draw` numbers the words of an update."""
     a, b, c, d = quad_bits(
         key0, key1, np.uint32(chain >> 2), np.uint32(variable), sweep, np.uint32(draw)
     )

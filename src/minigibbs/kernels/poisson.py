@@ -1,10 +1,10 @@
 """Poisson variates, and sparse vectors of them.
 
-A minibatch is a vector of independent Poisson variates, one per factor, most of them 0. It is
-drawn in expected time sum(min(1, rate)): strong rates, from 1 on, one by one; of the weak rest
-first the total, then the place of each draw through an alias table. (That the total of
-independent Poisson variates is Poisson, and its split multinomial, is how the paper's Section 4
-gets to sum(rate).)
+A minibatch is a vector of independent Poisson variates, one per factor, most of them 0. It is drawn
+in expected time sum(min(1, rate)). Strong rates, of at least 1, are drawn one by one. For the weak
+ones, the total is drawn first, and then the entry of each draw through an alias table. The total of
+independent Poisson variates is Poisson, and its division is multinomial; the paper's Section 4
+derives sum(rate) from this.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.kernels.layout import ALIAS, POISSON_ROW, STRONG, PoissonVector
 from minigibbs.kernels.random import counted_uniform, positive_uniform, uniform
 
-_INVERSION = 10.0  # means from here on are drawn by rejection
-FEW_DRAWS = 6.9  # means up to this have exp(-mean) above 1/1000
+_INVERSION = 10.0  # larger means are drawn by rejection
+FEW_DRAWS = 6.9  # largest mean with exp(-mean) above 1/1000
 STRONG_RATE = 1.0
 _LEAST = 2.0**-53  # keeps a uniform number away from 0
 
 
 @kernel
 def poisson(mean, none, stream):
-    """A Poisson variate; `none` is exp(-mean)."""
+    """Draw a Poisson variate; `none` is exp(-mean)."""
     if mean >= _INVERSION:
         return _poisson_by_rejection(mean, stream)
     u = uniform(stream)
@@ -36,10 +36,10 @@ def poisson(mean, none, stream):
 
 @inlined
 def poisson_beyond(u, mean, none, stream):
-    """A Poisson variate by a uniform number `u` of at least `none`, the probability of 0.
+    """Draw a positive Poisson variate by a uniform number `u` >= `none`, the probability of 0.
 
-    Takes time of the order of the mean, which its callers spend on these draws anyway.
-    A large mean is cut into small ones, and 0 is redrawn: `u` has ruled it out.
+    The time is of the order of the mean, which callers spend on these draws anyway. A large mean is
+    divided into small ones, and a sum of 0 is redrawn, because `u` excludes it.
     """
     pieces, left, count = 1, 1, 0
     if mean >= _INVERSION:
@@ -57,7 +57,7 @@ def poisson_beyond(u, mean, none, stream):
 
 @inlined
 def poisson_by_inversion(u, mean, none):
-    """A Poisson variate of a small mean, by a uniform number; `none` is exp(-mean)."""
+    """Draw a Poisson variate of a small mean by a uniform number; `none` is exp(-mean)."""
     if u < none:
         return 0
     u, chance, count = u - none, none * mean, 1  # the first step needs no division
@@ -70,7 +70,7 @@ def poisson_by_inversion(u, mean, none):
 
 @kernel
 def counted_poisson(mean, none, key):
-    """A Poisson variate by the counted numbers of a key, from -1 downwards."""
+    """Draw a Poisson variate by counter-based numbers of a key, with counters from -1 downwards."""
     if mean < _INVERSION:
         u = counted_uniform(key, np.int64(-1))
         return poisson_by_inversion(u, mean, none)
@@ -84,7 +84,7 @@ def counted_poisson(mean, none, key):
 
 @kernel
 def _poisson_by_rejection(mean, stream):
-    """A Poisson variate for means from 10 on."""
+    """Draw a Poisson variate for means of at least 10."""
     count = -1
     while count < 0:
         u, v = uniform(stream) - 0.5, positive_uniform(stream)
@@ -94,7 +94,7 @@ def _poisson_by_rejection(mean, stream):
 
 @kernel
 def _accept(mean, u, v):
-    """Transformed rejection with squeeze: a count, or -1 for another try.
+    """Make one try of transformed rejection with squeeze: return a count, or -1 if rejected.
 
     Hormann 1993, doi:10.1016/0167-6687(93)90997-4, algorithm PTRS.
     """
@@ -117,9 +117,9 @@ def _accept(mean, u, v):
 def poisson_vector(
     start: NDArray[np.int64], end: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> PoissonVector:
-    """Prepare rows of Poisson variates: places [start, end) of each row, with these rates.
+    """Prepare rows of Poisson variates: indices [start, end) of each row, with these rates.
 
-    Rates of 0 vanish. Preparation takes time and memory linear in the number of places.
+    Rates of 0 are dropped. Preparation takes time and memory linear in the number of indices.
     """
     rows = np.zeros(len(start), dtype=POISSON_ROW)
     strong = np.empty(int(np.count_nonzero(rates >= STRONG_RATE)), dtype=STRONG)
@@ -155,6 +155,6 @@ def _split(start, end, rates, rows, strong, weak, scratch):
 
 
 def expected_draws(rows: NDArray[np.void]) -> NDArray[np.float64]:
-    """For each row the expected work, sum(min(1, rate)): strong variates and weak draws."""
+    """Return the expected work of each row, sum(min(1, rate)): strong variates and weak draws."""
     work: NDArray[np.float64] = rows["strong_end"] - rows["strong_start"] + rows["weak_total"]
     return work

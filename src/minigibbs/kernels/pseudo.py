@@ -13,9 +13,9 @@ from minigibbs.kernels.layout import EQUAL, TABLE
 def add_pseudo(model, ties, origin, rows, seen, weight, gradient, scratch, result):
     """Add the log pseudo-likelihood of data rows to result[0], and its gradient.
 
-    Variables that the rows do not hold (`seen` is 0), or whose neighbors they do not hold, are
-    left out; an empty `seen` says that everything is there. result[1] counts the others.
-    `scratch` has two numbers per value.
+    Variables are skipped if they or their neighbors are missing in a row (`seen` is 0); with an
+    empty `seen` nothing is missing. result[1] counts the other variables. `scratch` has two numbers
+    per value.
     """
     for r in range(len(rows)):
         x = rows[r]
@@ -45,7 +45,7 @@ def add_pseudo(model, ties, origin, rows, seen, weight, gradient, scratch, resul
 
 @inlined
 def _known(model, seen, r, i, row):
-    """Whether a row holds a variable and everything that its factors look at."""
+    """Return whether a row has a variable and all variables of its factors."""
     if len(seen) == 0:
         return True
     known = seen[r, i] != 0
@@ -60,7 +60,7 @@ def _known(model, seen, r, i, row):
 
 @inlined
 def _add_slope(model, ties, origin, x, i, place, slope, gradient):
-    """Add a factor's share of the gradient: slope[value] is that of the value's log weight."""
+    """Add a factor's part of the gradient: slope[value] is that of the value's log weight."""
     row = model.rows[i]
     if place < row.pair_end:
         k, other = origin[place], x[model.target[place]]

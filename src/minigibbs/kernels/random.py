@@ -29,9 +29,10 @@ _JUMP = np.array(  # 2**128 steps of the generator at once, as published with it
 
 
 def streams(seed: int | None, chains: int) -> np.ndarray:
-    """One `uint64[4]` stream per chain: an array of shape (chains, 4).
+    """Return one `uint64[4]` stream per chain: an array of shape (chains, 4).
 
-    The first 4096 are seeded one by one; chain c beyond is chain c - 4096, jumped 2**128 steps.
+    The first 4096 are seeded one by one; chain c beyond these is chain c - 4096, jumped 2**128
+    steps.
     """
     children = np.random.SeedSequence(seed).spawn(min(chains, SEEDED))
     rows = np.zeros((chains, 4), np.uint64)
@@ -42,7 +43,7 @@ def streams(seed: int | None, chains: int) -> np.ndarray:
 
 
 def shared_stream(seed: int) -> np.ndarray:
-    """A `uint64[4]` stream for what all chains of a run share; no chain's own is the same."""
+    """Return a `uint64[4]` stream common to all chains of a run, different from all chains' own."""
     return np.random.SeedSequence(seed, spawn_key=(2**32 - 1,)).generate_state(4, np.uint64)
 
 
@@ -53,7 +54,7 @@ def _rotate(word, left):
 
 @kernel
 def next_word(stream):
-    """The next 64 random bits."""
+    """Return the next 64 random bits."""
     s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
     word = _rotate(s0 + s3, 23) + s0
     t = s1 << _SHIFT_17
@@ -68,7 +69,7 @@ def next_word(stream):
 
 @entry
 def _jump_on(rows, seeded, polynomial):
-    """Set each row from `seeded` on to the row `seeded` before it, 2**128 steps further."""
+    """Set each row from `seeded` on to the row `seeded` before it, advanced by 2**128 steps."""
     for c in range(seeded, len(rows)):
         far, near = rows[c], rows[c - seeded]
         s0, s1, s2, s3 = near[0], near[1], near[2], near[3]
@@ -83,15 +84,15 @@ def _jump_on(rows, seeded, polynomial):
 
 @kernel
 def uniform(stream):
-    """A double uniform on [0, 1), a multiple of 2**-53."""
+    """Return a double uniform on [0, 1), a multiple of 2**-53."""
     return np.float64(next_word(stream) >> _SHIFT_11) * _UNIT
 
 
 @kernel
 def counted_uniform(key, count):
-    """A double uniform on [0, 1): output number `count` of splitmix64 with this key.
+    """Return a double uniform on [0, 1): output number `count` of splitmix64 with this key.
 
-    Steele, Lea and Flood 2014 (doi:10.1145/2660193.2660195). No number waits for another one.
+    Steele, Lea and Flood 2014 (doi:10.1145/2660193.2660195). Outputs do not depend on each other.
     """
     z = key + np.uint64(np.int64(count)) * _STEP
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
@@ -101,13 +102,13 @@ def counted_uniform(key, count):
 
 @kernel
 def positive_uniform(stream):
-    """A double uniform on (0, 1], safe under a logarithm."""
+    """Return a double uniform on (0, 1], safe under a logarithm."""
     return (np.float64(next_word(stream) >> _SHIFT_11) + 1.0) * _UNIT
 
 
 @kernel
 def below(stream, count):
-    """An integer uniform on 0..count-1, exactly, for count < 2**32 (Lemire, arXiv:1805.10941)."""
+    """Return an integer uniform on 0..count-1, exact below 2**32 (Lemire, arXiv:1805.10941)."""
     n = np.uint64(count)
     product = (next_word(stream) >> _SHIFT_32) * n
     if (product & _MASK) < n:
@@ -119,7 +120,7 @@ def below(stream, count):
 
 @kernel
 def later_word(stream, skipped):
-    """What `next_word` returns after this number of other words; the stream does not change."""
+    """Return what `next_word` returns after some skipped words; the stream does not change."""
     s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
     k = 0
     while k < skipped:
@@ -136,15 +137,15 @@ def later_word(stream, skipped):
 
 @kernel
 def likely_below(stream, count, skipped):
-    """What `below` will most likely return after these words; the stream does not change."""
+    """Return the most likely result of `below` after skipping words; the stream does not change."""
     word = later_word(stream, skipped)
     return np.int64(((word >> _SHIFT_32) * np.uint64(count)) >> _SHIFT_32)
 
 
 @inlined
 def leftover(u, bound, inverse, stream):
-    """A fresh uniform number from one that is known to lie below `bound`, drawn anew if too coarse.
+    """Reuse a uniform number that is known to be below `bound`, or draw one if it is too coarse.
 
-    Given u < bound, u * (1 / bound) is again uniform on [0, 1), or 1 by rounding up.
+    Given u < bound, u * (1 / bound) is again uniform on [0, 1), or 1 due to rounding up.
     """
     return u * inverse if bound > 1e-3 else uniform(stream)

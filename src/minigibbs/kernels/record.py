@@ -1,4 +1,4 @@
-"""What a chain keeps as it goes: time-weighted counts, draws, energies, errors."""
+"""Records of a chain during a run: time-weighted counts, draws, energies, errors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from minigibbs.kernels.jit import inlined
 
 @inlined
 def note_time(recorder, model, clock, i, old, new):
-    """Count the time that variable `i` has spent in the value it had: O(1).
+    """Count the time that variable `i` has spent in its previous value, in O(1).
 
-    For a spin that is one number: when it left the value 1, less when it came to it.
+    For a spin this is one number: departure times from the value 1 minus arrival times.
     """
     if recorder.spins:
         recorder.since[i] += clock * (np.int64(old) - np.int64(new))
@@ -22,7 +22,7 @@ def note_time(recorder, model, clock, i, old, new):
 
 
 def settle_counts(recorder, model, clock, x):
-    """Bring the counts up to the clock, from Python and without compiling anything."""
+    """Update the counts to the present clock, from Python and without compilation."""
     if recorder.spins:
         recorder.counts[1::2] = recorder.since + clock * x.astype(np.int64)
         recorder.counts[::2] = clock - recorder.counts[1::2]
@@ -32,7 +32,7 @@ def settle_counts(recorder, model, clock, x):
 
 
 def go_on_counting(recorder, clock, x):
-    """Take up counts that were brought up to the clock."""
+    """Resume from counts that are complete up to the clock."""
     if recorder.spins:
         recorder.since[:] = recorder.counts[1::2] - clock * x.astype(np.int64)
     else:
@@ -41,7 +41,7 @@ def go_on_counting(recorder, clock, x):
 
 @inlined
 def keep(recorder, model, clock, x):
-    """Keep what was asked for at a record; records are `thin` updates apart."""
+    """Store the requested values of a record; records are `thin` updates apart."""
     record = clock // recorder.thin - 1
     if record < len(recorder.draws):
         every = len(recorder.drawn) == 0

@@ -1,4 +1,4 @@
-"""In which order variables are visited."""
+"""Orders in which variables are visited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minigibbs.kernels.random import below
 
 @inlined
 def next_variable(scan, stream):
-    """The next variable to update; the caller makes sure that there is one."""
+    """Return the next variable to update; the caller ensures that there is one."""
     order = scan.order
     if scan.kind == RANDOM or scan.kind == SHARED:
         place = below(stream, scan.variables)
@@ -27,6 +27,6 @@ def next_variable(scan, stream):
 
 @entry
 def walk(scan, path):
-    """Write down the next variables of a scan that all chains share; it must not be RANDOM."""
+    """Store the next variables of a scan that all chains share; it must not be RANDOM."""
     for step in range(len(path)):
         path[step] = next_variable(scan, scan.stream)

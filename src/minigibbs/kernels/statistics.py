@@ -1,6 +1,6 @@
-"""Sufficient statistics: how much the energy grows with each parameter.
+"""Sufficient statistics: derivatives of the log-potential by each parameter.
 
-States lie as [variable][state], so that the inner loops run along states.
+States are stored as [variable][state], so that the inner loops run over states.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from minigibbs.kernels.layout import EQUAL, TABLE
 def add_statistics(model, ties, x, weight, first, last, out):
     """Add to out[parameter] its statistic, summed over states x[variable, state] by their weight.
 
-    Of the factors, pairs first, those from `first` to `last`.
+    Only factors `first` to `last` are used, pairs first.
     """
     pairs, states = len(model.pair), x.shape[1]
     for k in range(first, min(last, len(ties.pair))):
         if ties.pair[k] >= 0:
             i, j, total = np.uint64(model.pair[k, 0]), np.uint64(model.pair[k, 1]), 0.0
-            for s in range(states):  # by a product: a branch would be guessed wrong half the time
+            for s in range(states):  # a product instead of an unpredictable branch
                 state = np.uint64(s)
                 total += weight[state] * np.float64(x[i, state] == x[j, state])
             out[np.uint64(ties.pair[k])] += ties.pair_scale[k] * total
@@ -86,10 +86,10 @@ def each_statistic(model, ties, rows, out):
 
 @entry
 def add_independent(model, ties, marginal, out):
-    """The expected statistics if variables were independent with these marginals.
+    """Add the expected statistics of independent variables with these marginals.
 
-    `marginal` has a number per variable and value, as `model.first` says. The difference from the
-    statistics themselves is what joins the variables: connected correlations.
+    `marginal` has one number per variable and value, indexed by `model.first`. The actual
+    statistics minus these are connected correlations.
     """
     for k in range(len(ties.pair)):
         if ties.pair[k] >= 0:
@@ -104,7 +104,7 @@ def add_independent(model, ties, marginal, out):
 
 @inlined
 def _add_product(model, ties, k, marginal, out):
-    """The expected statistic of one general factor under a product of marginals."""
+    """Add the expected statistic of one general factor under a product of marginals."""
     factor, parameter, scale = model.factors[k], ties.factor[k], ties.factor_scale[k]
     if factor.form != TABLE:
         all_hold, none_hold = 1.0, 1.0
@@ -133,10 +133,10 @@ def _add_product(model, ties, k, marginal, out):
 
 @entry
 def set_weights(ties, number, scale, values, pair_weight, factor_weight, weight):
-    """Give pairs, general factors and entries the weights that the parameters say.
+    """Set the weights of pairs, general factors and entries from the parameters.
 
-    `number` and `scale` hold the parameter behind each entry, -1 for none, and how much of it. A
-    table whose entries are parameters keeps its weight.
+    `number` and `scale` have the parameter of each entry, -1 for none, and its scale. A table whose
+    entries are parameters keeps its weight.
     """
     for k in range(len(ties.pair)):
         if ties.pair[k] >= 0:
@@ -151,18 +151,18 @@ def set_weights(ties, number, scale, values, pair_weight, factor_weight, weight)
 
 @entry
 def fill_layout(scale, origin, values, out):
-    """Write the numbers of a layout: each is one of `values`, times a scale."""
+    """Write the numbers of a layout: each is one of `values` times a scale."""
     for place in range(len(out)):
         out[place] = scale[place] * values[origin[place]]
 
 
 @entry
 def center_tables(pair, place, field, first, share, gradient):
-    """Take from the gradient of tables what single variables explain of it.
+    """Subtract from the gradient of tables the part that single variables explain.
 
-    Table k joins the variables pair[k], and its entries begin at place[k]; the fields of a variable
+    Table k joins the variables pair[k], and its entries begin at place[k]. The fields of a variable
     begin at field[variable], and their gradient is that of the probabilities of its values. `share`
-    has those chances, which begin at first[variable].
+    has these probabilities, which begin at first[variable].
     """
     for k in range(len(pair)):
         i, j, at = pair[k, 0], pair[k, 1], place[k]

@@ -1,7 +1,7 @@
-"""Uniform subsets without replacement, in time and memory of the subset alone.
+"""Uniform subsets without replacement, in time and memory proportional to the subset.
 
-Floyd's algorithm (Bentley and Floyd 1987, doi:10.1145/30401.315746) with a small hash set. The
-set lives in integer scratch: a stamp, then pairs (stamp, member). A new stamp empties it.
+Floyd's algorithm (Bentley and Floyd 1987, doi:10.1145/30401.315746) with a small hash set. The set
+is stored in integer scratch: a stamp, then pairs (stamp, member). A new stamp empties it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from minigibbs.kernels.random import below
 
 
 def subset_scratch(size: int) -> int:
-    """How many integers of scratch subsets of this size need."""
+    """Return the integers of scratch that subsets of this size need."""
     return 1 + 2 * (1 << (4 * max(size, 1) - 1).bit_length())
 
 
@@ -23,7 +23,7 @@ def begin_subset(scratch):
 
 @kernel
 def _enter(scratch, member):
-    """Put a member into the set; False if it was there."""
+    """Add a member to the set; return False if it was there."""
     mask = (len(scratch) - 1) // 2 - 1
     slot = (member * 2654435761) & mask
     while scratch[1 + 2 * slot] == scratch[0]:
@@ -37,7 +37,7 @@ def _enter(scratch, member):
 
 @kernel
 def next_member(scratch, last, stream):
-    """The next member of a subset of 0..count-1 of size B; `last` goes from count-B to count-1."""
+    """Draw the next member of a subset of 0..count-1 of size B; `last` is count-B, ..., count-1."""
     member = below(stream, last + 1)
     if not _enter(scratch, member):
         member = last

@@ -1,8 +1,8 @@
-"""Which values and states factors with zeros allow: propagation, and a search by it.
+"""Values and states that hard constraints allow: propagation, and a search that uses it.
 
-`rules` is a `graph.pruning.Constraints`; `alive` says of every value of every variable whether it
-may still be taken, `left` counts those of each variable. A factor whose variables changed waits on
-a queue, which goes round: `ring` holds where it begins, and how many wait.
+`rules` is a `graph.pruning.Constraints`; `alive` marks the possible values of every variable, and
+`left` has their number per variable. A factor whose variables changed waits in a circular queue:
+`ring` has its start and its length.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.random import below
 
-LENGTH, VISITS = 0, 1  # of the trail, and table entries looked at
+LENGTH, VISITS = 0, 1  # of the trail, and table entries read
 FOUND, NONE, GAVE_UP = 1, 0, -1
 
 
 @kernel
 def _next_alive(alive, begin, value, size):
-    """The first value from `value` on that may be taken, or `size`."""
+    """Return the first possible value from `value` on, or `size`."""
     while value < size and not alive[begin + value]:
         value += 1
     return value
@@ -24,7 +24,7 @@ def _next_alive(alive, begin, value, size):
 
 @kernel
 def _mark(rules, factor, digits, seen, missing):
-    """Note that an entry supports its values; returns how many are still without support."""
+    """Mark the values that an entry supports; return the number of values still without support."""
     place = 0
     for k in range(factor.scope_end - factor.scope_start):
         variable = rules.slots[factor.scope_start + k].variable
@@ -37,7 +37,7 @@ def _mark(rules, factor, digits, seen, missing):
 
 @kernel
 def _support(rules, factor, alive, left, digits, seen, length):
-    """Mark the values that an entry supports; returns how many have none."""
+    """Mark the values that entries of a factor support; return the number of values without."""
     arity, position, missing, total = factor.scope_end - factor.scope_start, 0, 0, 0
     position = factor.table_start
     for k in range(arity):
@@ -55,7 +55,7 @@ def _support(rules, factor, alive, left, digits, seen, length):
         if rules.possible[position]:
             missing = _mark(rules, factor, digits, seen, missing)
         k = arity - 1
-        while k >= 0:  # to the next entry, as an odometer goes
+        while k >= 0:  # go to the next entry, like an odometer
             slot = rules.slots[factor.scope_start + k]
             begin = rules.first[slot.variable]
             size = rules.first[slot.variable + 1] - begin
@@ -75,7 +75,7 @@ def _support(rules, factor, alive, left, digits, seen, length):
 
 @kernel
 def take_out(place, variable, alive, left, trail, length):
-    """Take a value out, and note it on the trail if there is one."""
+    """Remove a value, and append it to the trail if there is one."""
     alive[place] = False
     left[variable] -= 1
     if len(trail):
@@ -85,7 +85,7 @@ def take_out(place, variable, alive, left, trail, length):
 
 @kernel
 def wake(rules, variable, queue, ring, waiting):
-    """Let the factors of a variable wait on the queue."""
+    """Append the factors of a variable to the queue."""
     for k in range(rules.user_start[variable], rules.user_start[variable + 1]):
         number = rules.user[k]
         if not waiting[number]:
@@ -122,9 +122,9 @@ def _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, le
 
 @entry
 def propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length):
-    """Take out the values that waiting factors exclude, until none waits: 0.
+    """Remove the values that queued factors exclude, until the queue is empty; return 0.
 
-    Or -1, as soon as a variable is left without a value.
+    Returns -1 as soon as a variable has no value.
     """
     failed = _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length)
     return 0 if failed < 0 else -1
@@ -132,7 +132,7 @@ def propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, len
 
 @kernel
 def _restore(first_place, alive, left, owner, trail, length):
-    """Put back what was taken out since the trail was so long."""
+    """Restore the values that were removed since the trail had this length."""
     while length[LENGTH] > first_place:
         length[LENGTH] -= 1
         place = trail[length[LENGTH]]
@@ -142,7 +142,7 @@ def _restore(first_place, alive, left, owner, trail, length):
 
 @kernel
 def _empty(queue, ring, waiting):
-    """Let no factor wait."""
+    """Empty the queue."""
     for k in range(ring[1]):
         waiting[queue[(ring[0] + k) % len(queue)]] = False
     ring[1] = 0
@@ -150,11 +150,11 @@ def _empty(queue, ring, waiting):
 
 @kernel
 def _pick_variable(left, blame, order, decided, looks, stream, length):
-    """Where in `order`, from `decided` on, the next variable is: few values, much to blame.
+    """Choose the next variable in `order`, from `decided` on: few values, many failures.
 
-    Of `looks` random candidates, the one with the fewest values for its share in failures; without
-    looks, the first. Those that have one value left are passed over: returns how many are decided,
-    and the place.
+    Among `looks` random candidates, the one with the fewest values per failure is chosen; without
+    candidates, the first. Variables with one value are skipped. Returns the number of decided
+    variables, and the index in `order`.
     """
     best, best_score = -1, 0.0
     length[VISITS] += looks
@@ -171,7 +171,7 @@ def _pick_variable(left, blame, order, decided, looks, stream, length):
         score = left[order[place]] / blame[order[place]]
         if best < decided or score < best_score:
             best, best_score = place, score
-    while best < decided < len(order):  # what was best has been passed over
+    while best < decided < len(order):  # the best candidate was skipped
         if left[order[decided]] > 1:
             best = decided
         else:
@@ -181,7 +181,7 @@ def _pick_variable(left, blame, order, decided, looks, stream, length):
 
 @kernel
 def _pick_value(rules, alive, left, variable, stream):
-    """A value of those that are left, at random."""
+    """Choose one of the possible values at random."""
     skip, begin = below(stream, left[variable]), rules.first[variable]
     value = _next_alive(alive, begin, 0, rules.first[variable + 1] - begin)
     for _ in range(skip):
@@ -194,11 +194,11 @@ def search(
     rules, alive, left, owner, blame, order, levels, stream, looks, most, failures, queue, ring,
     waiting, digits, seen, trail, length,
 ):  # fmt: skip
-    """Leave one value to every variable of `order`, such that no factor is 0.
+    """Reduce every variable of `order` to one value, such that no factor is 0.
 
-    Backtracking that keeps the values arc consistent. `levels` [variables + 1, 4] holds the
-    decisions: how long the trail was, how many variables were decided, which variable, which value.
-    Gives up after this number of `failures`, or when `most` entries have been looked at.
+    This is backtracking that maintains arc consistency. `levels` [variables + 1, 4] has the
+    decisions: length of the trail, number of decided variables, variable, and value. Gives up after
+    `failures` failures, or when `most` entries have been read.
     """
     depth, decided = 0, 0
     while True:
@@ -218,7 +218,7 @@ def search(
                 take_out(begin + other, variable, alive, left, trail, length)
         wake(rules, variable, queue, ring, waiting)
         failed = _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length)
-        while failed >= 0:  # the last decision was wrong, given those before it
+        while failed >= 0:  # the last decision was wrong, given the previous ones
             factor = rules.factors[failed]
             for k in range(factor.scope_start, factor.scope_end):
                 blame[rules.slots[k].variable] += 1.0
@@ -242,7 +242,7 @@ def search(
 
 @kernel
 def _binds(rules, factor, alive, digits, length):
-    """Whether an entry over the values that are left is a zero."""
+    """Return whether an entry over the possible values is a zero."""
     arity, position = factor.scope_end - factor.scope_start, factor.table_start
     for k in range(arity):
         slot = rules.slots[factor.scope_start + k]
@@ -273,14 +273,14 @@ def _binds(rules, factor, alive, digits, length):
 
 @entry
 def binding(rules, alive, digits, length, out):
-    """Set out[k] to whether factor k still forbids something."""
+    """Set out[k] to whether factor k still excludes something."""
     for number in range(len(rules.factors)):
         out[number] = _binds(rules, rules.factors[number], alive, digits, length)
 
 
 @kernel
 def _fits_instead(rules, factor, alive, slot_of, old, new, digits, length):
-    """Whether every entry that is possible with `old` in one slot is so with `new` there."""
+    """Return whether `new` can replace `old` in one slot of every possible entry."""
     arity, position = factor.scope_end - factor.scope_start, factor.table_start
     for k in range(arity):
         slot = rules.slots[factor.scope_start + k]
@@ -317,7 +317,7 @@ def _fits_instead(rules, factor, alive, slot_of, old, new, digits, length):
 
 @kernel
 def _replaceable(rules, alive, variable, old, new, digits, length):
-    """Whether no factor minds if a variable takes `new` instead of `old`."""
+    """Return whether every factor allows `new` instead of `old` for a variable."""
     for k in range(rules.user_start[variable], rules.user_start[variable + 1]):
         factor = rules.factors[rules.user[k]]
         slot_of = 0
@@ -330,7 +330,7 @@ def _replaceable(rules, alive, variable, old, new, digits, length):
 
 @kernel
 def _fold_variable(rules, alive, left, variable, digits, length):
-    """Take out the values that another can replace; returns whether there were any."""
+    """Remove the values that another one can replace; return whether there were any."""
     begin, folded = rules.first[variable], False
     size = rules.first[variable + 1] - begin
     for old in range(size):
@@ -345,9 +345,9 @@ def _fold_variable(rules, alive, left, variable, digits, length):
 
 @entry
 def fold(rules, alive, left, variables, most, digits, length):
-    """Take out values that others can replace, until none can be; FOUND if one state is left.
+    """Remove values that others can replace, until there are none; return FOUND for a single state.
 
-    NONE if more are, and GAVE_UP if `most` entries have been looked at.
+    Returns NONE for more states, and GAVE_UP if `most` entries have been read.
     """
     folded = True
     while folded:

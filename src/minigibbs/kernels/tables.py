@@ -13,7 +13,7 @@ from minigibbs.kernels.jit import entry, inlined
 
 @intrinsic
 def _at(context, place):
-    """The double at a place in memory, counted in doubles: what `place_of` gave, and on."""
+    """Return the double at an address in units of doubles, as computed from `place_of`."""
 
     def generate(context, builder, signature, arguments):
         address = builder.mul(arguments[0], ir.Constant(ir.IntType(64), 8))
@@ -23,13 +23,13 @@ def _at(context, place):
 
 
 def place_of(table):
-    """Where a contiguous array of doubles lies, in doubles; it must outlive what reads it."""
+    """Return the address of a contiguous array of doubles, in doubles; keep the array alive."""
     return table.ctypes.data // 8
 
 
 @inlined
 def _step(digits, sizes, first, last, strides, offsets):
-    """Go to the next entry of axes [first, last), the last one fastest, as an odometer does."""
+    """Advance to the next entry of axes [first, last), the last one fastest."""
     axis = last - 1
     while axis >= first:
         digits[axis] += 1
@@ -78,7 +78,7 @@ def small_products(left, right, out, left_steps, right_steps, out_steps, shape):
     left, right, out
         Flat arrays of [r, b, m, k], [r, b, k, n] and [r, b, m, n].
     left_steps, right_steps, out_steps
-        How far each axis moves in them; 0 along an axis that is the same throughout.
+        Strides of their axes; 0 along a broadcast axis.
     shape
         (r, b, m, n, k)
     """
@@ -115,9 +115,9 @@ def gather(source, rows, columns, out):
 def max_products(offsets, strides, sizes, digits, outer, out):
     """Find the largest products of parts whose entries are logarithms.
 
-    Axes come with `sizes` and `strides` [part, axis], 0 where a part does not have that axis. The
-    first `outer` axes are those of the result, the others are maximized over. The first entry of
-    `out` is that of `digits`, where parts begin at `offsets`, as `place_of` gave them.
+    Axes have `sizes` and `strides` [part, axis], 0 where a part does not have that axis. The first
+    `outer` axes are those of the result; the others are maximized over. The first entry of `out`
+    has indices `digits`, where parts begin at the addresses `offsets` from `place_of`.
     """
     inner = 1
     for axis in range(outer, len(sizes)):

@@ -1,10 +1,10 @@
-"""Draws that cost nothing per domain value: only the values that factors touch are looked at.
+"""Draws without cost per domain value: only the weights of touched values are computed.
 
-A Potts factor changes the weight of one value. All others keep their base weight: 1, or that of
-the unary factors, from which an alias table draws in constant time. What a value's weight has
-gained over its base, as a share of it, is in `carried[value]`, and 0 between updates. Which values
-are touched is listed in `scratch`, each as often as it was touched: to look whether it is listed
-already would cost more. How long the list is the caller knows.
+A Potts factor changes the weight of one value. All others keep their base weight: 1, or that of the
+unary factors, from which an alias table draws in constant time. The relative gain of a value's
+weight over its base is in `carried[value]`, and 0 between updates. The touched values are listed in
+`scratch`, with repetitions, because a test for repetition would cost more. The caller stores the
+length of the list.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import numpy as np
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.random import uniform
 
-DENSE_DOMAIN = 16  # up to this size it is faster to look at all values
+DENSE_DOMAIN = 16  # up to this size it is faster to compute all weights
 
-# How a variable's weights are kept: those of touched values on a list, those of every value, or
-# their logarithms, for fields so strong that exp would overflow.
+# Representation of a variable's weights: those of touched values in a list, those of every value,
+# or their logarithms, for fields so strong that exp would overflow.
 LISTED, PRODUCTS, SUMS = range(3)
-LARGEST = 600.0  # weights up to exp(this), and sums of such, do not overflow
-LEAST = 1e-6  # gains are precise where all values together keep at least this share of their base
+LARGEST = 600.0  # weights up to exp(this), and their sums, do not overflow
+LEAST = 1e-6  # gains are precise if all values together keep at least this share of their base
 
 _TRIES = 32
-_ROUNDING = 1e-14  # losses up to this come from gains that cancel, but for rounding
+_ROUNDING = 1e-14  # smaller losses are rounding errors of gains that cancel
 
 
 def touched_space(max_domain: int) -> tuple[int, int]:
-    """How many numbers to carry for the gains, and how many integers of scratch for the list."""
+    """Return the lengths of the gains in `carried` and of the list in `scratch`."""
     return (0, 0) if max_domain <= DENSE_DOMAIN else (max_domain, 2 * max_domain)
 
 
 @kernel
 def _shorten(chain, touched):
-    """Leave each value on the list once."""
+    """Remove repeated values from the list."""
     left = 0
     for k in range(touched):
         value = chain.scratch[k]
@@ -51,9 +51,9 @@ def _shorten(chain, touched):
 
 @kernel
 def set_gain(chain, value, gain, touched):
-    """Set the gain of a value, and list it; returns how long the list is."""
+    """Set the gain of a value, and list it; return the length of the list."""
     chain.carried[value] = gain
-    if touched == len(chain.weights):  # as many as `_collect` has space for
+    if touched == len(chain.weights):  # the capacity of `_collect`
         touched = _shorten(chain, touched)
     chain.scratch[np.uint64(touched)] = value
     return touched + 1
@@ -61,13 +61,13 @@ def set_gain(chain, value, gain, touched):
 
 @kernel
 def multiply(chain, value, factor, touched):
-    """Multiply the weight of a value; returns how long the list is."""
+    """Multiply the weight of a value; return the length of the list."""
     return set_gain(chain, value, chain.carried[value] * factor + (factor - 1.0), touched)
 
 
 @kernel
 def touch(chain, mode, size, value, factor, touched):
-    """Multiply the weight of a value of the variable at hand, if it is one of its values.
+    """Multiply the weight of a value of the variable being updated, if it is in the domain.
 
     In SUMS, `factor` is a logarithm.
     """
@@ -82,17 +82,17 @@ def touch(chain, mode, size, value, factor, touched):
 
 @inlined
 def forget(chain, touched):
-    """Begin anew."""
+    """Reset the gains."""
     for k in range(touched):
         chain.carried[chain.scratch[k]] = 0.0
 
 
 @inlined
 def _collect(base, first, chain, touched, logs):
-    """Move the gains to `weights`, by place on the list, and begin anew.
+    """Move the gains to `weights`, in the order of the list, and reset them.
 
-    Of a value that is listed several times, the first place has all. Returns what all values
-    together have gained, on the scale of the base.
+    A repeated value has its gain at its first index. Returns the total gain of all values, on the
+    scale of the base.
     """
     gained, k = 0.0, 0
     while k < touched:
@@ -110,7 +110,7 @@ def _collect(base, first, chain, touched, logs):
 
 @kernel
 def _any_lost(chain, touched):
-    """Whether a value has lost, after `_collect`."""
+    """Return whether a value has lost weight, after `_collect`."""
     loss = 0.0
     for k in range(touched):
         loss = min(loss, chain.weights[k])
@@ -119,7 +119,7 @@ def _any_lost(chain, touched):
 
 @kernel
 def _draw_gained(base, first, chain, touched, mark):
-    """The touched value in whose share of all that was gained `mark` falls."""
+    """Return the touched value whose part of the total gain contains `mark`."""
     last = 0
     for k in range(touched):
         gain = chain.weights[k]
@@ -133,7 +133,7 @@ def _draw_gained(base, first, chain, touched, mark):
 
 @kernel
 def _draw_base(alias, first, size, mark):
-    """A value by the base weights; `mark` is uniform on [0, size)."""
+    """Draw a value by the base weights; `mark` is uniform on [0, size)."""
     place = min(int(mark), size - 1)
     if len(alias) == 0:
         return place
@@ -143,7 +143,7 @@ def _draw_base(alias, first, size, mark):
 
 @kernel
 def _gain_of(chain, touched, value):
-    """The gain of a value after `_collect`."""
+    """Return the gain of a value after `_collect`."""
     for k in range(touched):
         if chain.scratch[k] == value:
             return chain.weights[k]
@@ -152,7 +152,7 @@ def _gain_of(chain, touched, value):
 
 @kernel
 def _draw_dense(base, first, size, chain, touched, u, logs):
-    """The same draw with every value looked at, or -1; see `draw_touched`."""
+    """Draw a value with every weight computed, or return -1; see `draw_touched`."""
     total, value = np.float64(size), 0
     for k in range(touched):
         total += chain.weights[k] * (base[first + chain.scratch[k]] if len(base) else 1.0)
@@ -169,14 +169,15 @@ def _draw_dense(base, first, size, chain, touched, u, logs):
 
 @inlined
 def draw_touched(base, alias, first, size, chain, touched, u, repels, logs):
-    """A value with probability proportional to its base weight times 1 + its gain.
+    """Draw a value with probability proportional to its base weight times 1 + its gain.
 
-    `base` and `alias`, from `first` on, hold weights that sum to `size` and their alias table; both
+    `base` and `alias`, from `first` on, have weights that sum to `size` and their alias table; both
     are empty for a uniform base. The envelope base * (1 + max(0, gain)) is drawn from directly, by
-    the uniform number `u`; a value that has lost is then kept with the probability 1 + gain. If
-    that fails time and again, or values are few, all are looked at, which is as exact. `repels`
-    says whether a value can have lost at all. With `logs`, what is carried is the logarithm of 1 +
-    the gain, and -1 says that all values have lost so much that their gains tell too little.
+    the uniform number `u`; a value that has lost weight is then kept with probability 1 + gain. If
+    that fails repeatedly, or values are few, all weights are computed, with the same distribution.
+    `repels` is true if a value may have lost weight. With `logs`, the stored numbers are the
+    logarithms of 1 + gain, and -1 is returned if all values have lost so much that their gains are
+    imprecise.
     """
     gained = _collect(base, first, chain, touched, logs)
     lost = repels and _any_lost(chain, touched)

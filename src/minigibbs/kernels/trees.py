@@ -16,12 +16,12 @@ from minigibbs.kernels.orders import count_bits
 from minigibbs.kernels.random import uniform
 
 _ONE = np.uint64(1)
-_MOST_BITS = 900.0  # of a table whose size is counted
+_MOST_BITS = 900.0  # largest size of a table that is counted
 
 
 @kernel
 def _sum_bits(word, first, bits):
-    """The sum of `bits` over the bits that are set in a word."""
+    """Sum `bits` over the bits that are set in a word."""
     total = 0.0
     while word != 0:
         low = word & (~word + _ONE)
@@ -32,7 +32,7 @@ def _sum_bits(word, first, bits):
 
 @kernel
 def _seconds(scopes, left, right, keep, bits, prices):
-    """Predicted seconds of the product of two nodes, whose result has the scope `keep`."""
+    """Predict the seconds of the product of two nodes whose result has the scope `keep`."""
     both = rows = columns = depth = more = 0.0
     for w in range(len(keep)):
         one, other, kept = scopes[left, w], scopes[right, w], keep[w]
@@ -54,7 +54,7 @@ def _seconds(scopes, left, right, keep, bits, prices):
 
 @entry
 def price_tree(children, scopes, bits, prices, costs):
-    """Set the scopes of all products and their predicted seconds; returns the sum of the seconds.
+    """Set the scopes of all products and their predicted seconds; return the sum of the seconds.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def price_tree(children, scopes, bits, prices, costs):
     bits
         [variables] log2 of each domain.
     prices
-        [5] Seconds per product of two tables, per entry, per number multiplied in thin matrices,
-        the same in others, and what an entry of a result costs beyond reading it.
+        [5] Seconds per product of two tables, per entry, per multiplication in thin matrices, per
+        multiplication in others, and the additional seconds per entry of a result.
     costs
         [n - 1] Overwritten.
     """
@@ -82,7 +82,7 @@ def price_tree(children, scopes, bits, prices, costs):
 
 @entry
 def rotate_tree(children, scopes, bits, prices, costs, trials, cold, stream, keep):
-    """Propose rotations at random nodes; returns the sum of the predicted seconds.
+    """Propose rotations at random nodes; return the sum of the predicted seconds.
 
     A rotation turns (a b) c into (a c) b. Only the inner product changes its scope.
 
@@ -91,7 +91,7 @@ def rotate_tree(children, scopes, bits, prices, costs, trials, cold, stream, kee
     children, scopes, bits, prices, costs
         As for `price_tree`; children, scopes and costs are overwritten.
     trials
-        How many rotations are proposed.
+        Number of proposed rotations.
     cold
         The inverse temperature, of the natural logarithm of the seconds of both products.
     stream

@@ -1,1 +1,1 @@
-"""Weights learned from data: `mg.learn`."""
+"""Learning of parameters from data: `mg.learn`."""

@@ -1,4 +1,4 @@
-"""`learn` and `resume_learning`."""
+"""Public functions `learn` and `resume_learning`."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.files import refusing_damage
 from minigibbs.system.watch import TIME, StopError, Watch, current
 
-_STATES = 2_000_000  # numbers of all chains together, by default
+_STATES = 2_000_000  # default number of values over all chains together
 _MOST_CHAINS = 1000
 _STARTS = ("given", "independent", "pseudo")
 _NATURAL_NEEDS = (
     "needs complete data, fields of its own for every variable, and tables of their own for pairs, "
     "all learned by their entries and none fixed"
 )
-_BURN = 20  # sweeps before errors are looked at, in units of a step's
-_EXTENSIONS = 3  # times the default number of steps that follow while moments differ
-_PSEUDO_STEPS = 200  # of start="pseudo"
+_BURN = 20  # sweeps before errors are estimated, in units of a step's sweeps
+_EXTENSIONS = 3  # most extensions by the default number of steps while moments differ
+_PSEUDO_STEPS = 200  # steps of start="pseudo"
 
 
 @checked(LearnError)
@@ -99,11 +99,11 @@ def learn(
     ----------
     graph : FactorGraph
         The model. Factors with a `name` are learned, starting from their current parameters.
-        Evidence of the graph is a condition that holds in all rows.
+        Evidence of the graph applies to all rows.
     data : array, mapping or frame, optional
         One row per datum, one column per variable, values numbered from 0, and -1 (or NaN, None,
         masked) for missing values. Give spins -1 and +1 as `(data + 1) // 2`; data whose two-valued
-        variables hold -1 and 1 and no 0 are refused, since -1 could mean either. A mapping or a
+        variables have -1 and 1 but no 0 are refused, because -1 is ambiguous. A mapping or a
         frame has columns by the names of variables and values by label; variables without a column
         are hidden. By default the evidence of the graph is the only datum, and its other variables
         are hidden.
@@ -113,11 +113,11 @@ def learn(
         `sweeps` long. "pseudo" maximizes the pseudo-likelihood by L-BFGS. "exact" maximizes the
         likelihood itself, for graphs that are small or of low treewidth.
     columns : sequence of int or str, optional
-        The variables that the columns of an array stand for; others are hidden.
+        The variables of an array's columns; others are hidden.
     weights : array-like, optional
         Weight of each row. By default all rows have the same weight.
     start : str or mapping, optional
-        First parameters: "given" for those of the graph (default), "pseudo" for the maximum of the
+        Start parameters: "given" for those of the graph (default), "pseudo" for the maximum of the
         pseudo-likelihood, "independent" for fields that reproduce the frequencies in the data
         (default for natural gradient steps if all tables are 0), or parameters by name.
     steps : int, optional
@@ -141,21 +141,21 @@ def learn(
     sweeps : int, default 1
         Sweeps of each chain per step.
     batch : int, optional
-        Number of rows with missing values per step. By default as many as there are chains.
+        Number of rows with missing values per step. By default the number of chains.
     sampler : Sampler or str, optional
         The sampler of the model's chains. By default plain Gibbs, for which new parameters are
         cheapest. The internal state of a sampler persists between steps: `mg.Tempering()` keeps the
-        state of every temperature. Settings that a sampler finds before a run are found again at
+        state of every temperature. Settings that a sampler tunes before a run are tuned again at
         steps 1, 2, 4, 8 and so on.
     reweight : bool, default False
         Whether the chains of "pcd" have importance weights that follow the parameters. Chains are
-        drawn again by these weights if few chains have most of the weight. Moments then stay right
+        resampled by these weights if few chains have most of the weight. Moments then stay correct
         if chains do not move between the modes of the model. A step takes about twice as long, and
         steps must be small: for Boltzmann machines use `rate=0.01`. It cannot be combined with
         `sampler`.
     backend : str, default "cpu"
         "cpu", or "cuda" for chains on a GPU. Without `sampler` the GPU supports variables with few
-        values, joined by pairs and by tables of two variables that are learned by their entries.
+        values, coupled by pairs and by tables of two variables that are learned by their entries.
     l1 : float or mapping, default 0.0
         Penalty l1 * abs(parameter), subtracted from the mean log-likelihood per row. One number, or
         numbers by name.
@@ -323,7 +323,7 @@ def resume_learning(
 def _resumed(
     target: Target, steps: int | None, limit: float | None, threads: int | None, progress: bool
 ) -> Fit:
-    """Go on from a checkpoint that is locked."""
+    """Continue from a locked checkpoint."""
     saved = Saved(target.path)
     target.number = saved.number or target.number
     more = replace(saved.settings, steps=0 if steps is None else steps).steps
@@ -358,16 +358,16 @@ class _Judged:
     """How far learned parameters are known, and how many standard errors they are from the end."""
 
     known: Uncertainty | None = None
-    away: float | None = None  # beyond noise; infinite if only known not to be at the end
+    away: float | None = None  # minus noise; infinite if the objective was still rising
     whole: bool = True  # whether `away` counts errors of parameters, and not of their moments
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What is to be learned, from what, and how."""
+    """A learning task: model, data and settings."""
 
-    graph: FactorGraph  # as it was given
-    whole: FactorGraph  # what chains of the model run on: without the evidence that is the datum
+    graph: FactorGraph  # as given by the user
+    whole: FactorGraph  # model of the chains: without evidence if that is the datum
     data: Data
     held: Data | None
     settings: Settings
@@ -380,7 +380,7 @@ class _Task:
     def first(
         self, start: str | Mapping[str, ArrayLike] | None, pool: Threads
     ) -> NDArray[np.float64]:
-        """The numbers to begin with."""
+        """Return the initial parameters."""
         frame = self.whole.frame
         values = frame.flat(self.whole.factors)
         if isinstance(start, Mapping):
@@ -413,7 +413,7 @@ class _Task:
         return Natural(frame, shares, self.settings.chains)
 
     def ascent(self, values: NDArray[np.float64], pool: Threads) -> Ascent:
-        """The stochastic ascent, at its beginning."""
+        """Create the stochastic ascent at its beginning."""
         settings, free = self.settings, ~self.whole.frame.fixed
         optimizer = Optimizer(
             settings.optimizer, settings.rate, settings.decay, values.copy(), free
@@ -434,7 +434,7 @@ class _Task:
     def sampled(
         self, ascent: Ascent, saver: Saver | None, progress: bool, more: bool = False
     ) -> Fit:
-        """Run the ascent, and return what was learned, however it ended.
+        """Run the ascent, and return the fit, however it ended.
 
         With `more`, steps continue while the moments of data and model differ by more than noise.
         """
@@ -466,7 +466,7 @@ class _Task:
     def _until_converged(
         self, ascent: Ascent, bar: StepBar, watch: Watch
     ) -> tuple[str, _Judged | None]:
-        """Continue until parameters are near the end, by moments against their noise."""
+        """Continue until the moments of data and model agree up to their noise."""
         for extension in range(_EXTENSIONS + 1):
             try:
                 watch.check()
@@ -485,7 +485,7 @@ class _Task:
         return STEPS, judged
 
     def _judged(self, ascent: Ascent, values: NDArray[np.float64]) -> _Judged:
-        """How good parameters are, from chains that continue with what was learned."""
+        """Estimate errors, or the distance alone, from chains that continue with the parameters."""
         frame = self.whole.frame
         free = int(np.count_nonzero(~frame.fixed))
         whole = self.errors and free <= information.MOST_PARAMETERS
@@ -511,7 +511,7 @@ class _Task:
         return _Judged(known, known.away)
 
     def climbed(self, values: NDArray[np.float64], pool: Threads, progress: bool) -> Fit:
-        """Climb an objective without noise, and return what was learned, however it ended."""
+        """Maximize an objective without noise, and return the fit, however it ended."""
         exact = self.settings.method == "exact"
         law = self._law() if exact else None
         likelihood = None if exact else self._pseudo(pool)
@@ -541,7 +541,8 @@ class _Task:
             )
         except TooLargeError as error:
             raise LearnError(
-                f'method="exact" is for small or narrow graphs: {error}; use method="pcd"'
+                f'method="exact" is for small graphs and graphs of low treewidth: {error}; '
+                'use method="pcd"'
             ) from error
 
     def _pseudo(self, pool: Threads) -> PseudoLikelihood:
@@ -567,7 +568,7 @@ class _Task:
     def _moments(
         self, values: NDArray[np.float64], pool: Threads, law: Expectations | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The moments of data and model with what was learned: exact, or from chains."""
+        """Return the moments of data and model at these parameters: exact, or from chains."""
         with suppress(StopError):
             if law is not None:
                 evidence = self.whole.evidence
@@ -587,9 +588,9 @@ class _Task:
         return found[1], found[0]
 
     def _chains(self, values: NDArray[np.float64], pool: Threads) -> list[Any]:
-        """Chains of the model, and of the rows where something is missing, warmed up.
+        """Create warmed-up chains of the model, and of the rows with missing values.
 
-        The warm-up is cut short where the call must end.
+        The warm-up is shorter if the call must end.
         """
         settings = self.settings
         chains: list[Any] = [
@@ -621,7 +622,7 @@ class _Task:
             return None
         if likelihood is not None:
             if not self.data.complete or np.count_nonzero(self.data.weight) < 2:
-                return None  # errors are what rows differ by
+                return None  # errors come from differences between rows
             return information.sandwich(frame, likelihood, values, self.penalty)
         if isinstance(law, Enumerated):
             found = information.from_states(frame, law, values, self.data)
@@ -645,7 +646,7 @@ class _Task:
         model: NDArray[np.float64],
         judged: _Judged,
     ) -> Fit:
-        """The result, with its warnings said."""
+        """Build the result, and issue its warnings."""
         known = judged.known
         frame, deviations = self.whole.frame, None if known is None else known.deviations
         found = checks.unspoken(self.whole, self.data)
@@ -681,7 +682,7 @@ class _Task:
         )
 
     def _error_kind(self) -> str:
-        """What the errors are."""
+        """Describe the kind of errors."""
         penalty = self.penalty
         if self.settings.method == "pseudo":
             kind = "standard errors of the maximum pseudo-likelihood (sandwich)"
@@ -695,13 +696,13 @@ class _Task:
 
 
 def _require_sampled(method: str, given: list[str]) -> None:
-    """Raise for what makes no sense where an objective is climbed to its end."""
+    """Raise an error for options that deterministic methods do not have."""
     if method in METHODS and method not in SAMPLED and given:
         raise LearnError(f'{given[0]} is for {" and ".join(SAMPLED)}, not for method="{method}"')
 
 
 def _unclamped(graph: FactorGraph) -> FactorGraph:
-    """The graph without its evidence."""
+    """Return the graph without its evidence."""
     if (graph.evidence == FREE).all():
         return graph
     return FactorGraph(graph.domains, graph.factors)
@@ -712,13 +713,13 @@ def _default_chains(graph: FactorGraph) -> int:
 
 
 def _default_decay(kind: str, steps: int | None) -> float:
-    """After how many steps the rate falls: natural steps go further, and are wide of the end."""
+    """Return the decay; natural-gradient steps decay later (1/5 of the steps, not 1/20)."""
     share = 5 if kind == "natural" else 20
     return max((1000 if steps is None else steps) / share, 1.0)
 
 
 def _optimizer(graph: FactorGraph, rows: Data, method: str, asked: str | None) -> str:
-    """How steps are made: as asked, or natural ones where there is much to learn, or Adam's."""
+    """Choose the optimizer: the requested one, natural steps for many parameters, or Adam."""
     if asked not in (None, "natural"):
         return str(asked)
     fits = method in SAMPLED and rows.complete and natural_steps_exist(graph)
@@ -734,7 +735,7 @@ def _split(
     columns: Sequence[int | str] | None,
     seed: int,
 ) -> tuple[Data, Data | None]:
-    """The rows to learn from, and those held out."""
+    """Return the rows to learn from, and those held out."""
     if held_out is None:
         return rows, None
     if isinstance(held_out, float):

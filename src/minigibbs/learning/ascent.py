@@ -1,8 +1,8 @@
-"""Contrastive divergence: parameters follow the difference of the data's and the model's moments.
+"""Contrastive divergence: gradient ascent by the difference of moments of data and model.
 
-The model's moments come from chains that continue while the parameters move (persistent), or that
-start anew at the data (CD-k). Every draw has a stream of its own and sums are made in fixed pieces,
-so that a seed gives the same weights on any number of threads, and after any number of resumes.
+The model's moments come from chains that continue while the parameters change (persistent), or that
+restart at the data (CD-k). Every draw has its own stream, and sums are computed in fixed pieces.
+So a seed gives the same parameters with any number of threads, and after any number of resumes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from minigibbs.samplers import Sampler
 from minigibbs.system.watch import Watch
 
 STEPS, HELD_OUT = "steps", "held-out"
-_SHARE = 0.05  # of a step in the running means of moments, at least
-_FEW = 200_000  # factors whose connected moments are looked at unasked
-_BURN = 3  # of the seeds: which rows a step looks at
-_DRAWN = 5  # of the seeds: which chains are drawn anew by their weights
-_WARMUP = 20  # sweeps of chains with weights at the first parameters
+_SHARE = 0.05  # least weight of a step in the running means of moments
+_FEW = 200_000  # most factors whose connected moments are always computed
+_BURN = 3  # part of the seed that selects the rows of a step
+_DRAWN = 5  # part of the seed that resamples chains by their weights
+_WARMUP = 20  # sweeps of weighted chains at the initial parameters
 
 
 @dataclass
 class Ascent:
-    """Learning under way: everything that it needs to continue."""
+    """Learning in progress: everything that it needs to continue."""
 
     graph: FactorGraph
     data: Data
@@ -54,17 +54,17 @@ class Ascent:
     threads: Threads
     sampler: Sampler | None = None
     held_out: PseudoLikelihood | None = None
-    followed: bool = False  # whether the log-likelihood is estimated along the way
+    followed: bool = False  # whether the log-likelihood is estimated during the steps
     seconds: float = 0.0
     history: dict[str, list[float]] = field(default_factory=dict)
-    best: NDArray[np.float64] | None = None  # of the held-out pseudo-likelihood
+    best: NDArray[np.float64] | None = None  # parameters of the best held-out pseudo-likelihood
     model: Chains = field(init=False)
-    observed: Data = field(init=False)  # the rows, repeated where they are fewer than chains
+    observed: Data = field(init=False)  # the rows, repeated if they are fewer than chains
     rows: Chains | None = field(init=False, default=None)
     natural: Natural | None = field(init=False, default=None)
     trajectory: Trajectory | None = field(init=False, default=None)
     weighted: WeightedChains | None = field(init=False, default=None)
-    _shared: bool = field(init=False, default=False)  # whether rows take the model's weights
+    _shared: bool = field(init=False, default=False)  # whether rows use the model's weights
 
     def __post_init__(self) -> None:
         frame, settings = self.graph.frame, self.settings
@@ -96,14 +96,14 @@ class Ascent:
         self.history = self.history or {name: [] for name in names}
 
     def run(self, bar: StepBar, watch: Watch, saver: Callable[[bool], None] | None) -> str:
-        """Make steps to the end; returns how they ended.
+        """Make all steps; return how they ended.
 
         Parameters
         ----------
         bar : StepBar
-            Shows the steps made.
+            Progress bar of the steps.
         watch : Watch
-            The deadline and the signals of the call.
+            Deadline and signals of the call.
         saver : callable or None
             `saver(False)` writes a checkpoint if one is due.
 
@@ -117,7 +117,7 @@ class Ascent:
         return drive(self, watch)
 
     def segment(self) -> str:
-        """Make one step, with a look at the moments after every few; returns how steps ended."""
+        """Make one step, and check the moments after every few; return how steps ended."""
         if self.optimizer.step >= self.settings.steps:
             return STEPS
         self.step()
@@ -135,10 +135,10 @@ class Ascent:
             self._saver(False)
 
     def rest(self) -> None:
-        """Nothing runs in the background between steps."""
+        """Do nothing: no work runs in the background between steps."""
 
     def step(self) -> None:
-        """One step along the gradient."""
+        """Make one step along the gradient."""
         if self.followed and self.trajectory is None:
             self.trajectory = Trajectory(
                 self.graph, self.optimizer.values, self.data, self.settings, self.threads
@@ -157,16 +157,16 @@ class Ascent:
             self.weighted.follow(self.optimizer.values, self._drawing())
 
     def _drawing(self) -> np.random.Generator:
-        """Random numbers of this step, to draw chains by their weights."""
+        """Return this step's generator for resampling chains by their weights."""
         return np.random.default_rng([self.settings.seed, _DRAWN, self.optimizer.step])
 
     def even_out(self) -> None:
-        """Let all chains of the model have equal weights."""
+        """Give all chains of the model equal weights."""
         if self.weighted is not None:
             self.weighted.resample(self._drawing())
 
     def gradient(self) -> NDArray[np.float64]:
-        """The data's moments minus the model's, as chains have them now."""
+        """Return the data's moments minus the model's, from the chains' present states."""
         values, settings = self.optimizer.values, self.settings
         data = self.data_moments
         if self.rows is not None or settings.method == "cd":
@@ -186,7 +186,7 @@ class Ascent:
         return difference
 
     def _at_the_data(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The moments of some rows, what they leave open drawn anew; for CD, chains start there."""
+        """Return the moments of some rows with missing values redrawn; CD chains start there."""
         chosen = self._chosen()
         frame, weight = self.graph.frame, self.observed.weight[chosen]
         states = self.observed.rows[chosen]
@@ -210,7 +210,7 @@ class Ascent:
         return moments
 
     def _chosen(self) -> NDArray[np.int64]:
-        """The rows of this step: by weight for CD, else a batch of all in turn, shuffled."""
+        """Choose the rows of this step: by weight for CD, else the next batch of a permutation."""
         count, settings, step = len(self.observed), self.settings, self.optimizer.step
         if settings.method == "cd":
             rng = np.random.default_rng([settings.seed, _BURN, step])
@@ -227,13 +227,13 @@ class Ascent:
         return np.sort(np.concatenate(orders)[place : place + batch]).astype(np.int64)
 
     def _looks(self) -> bool:
-        """Whether this step is followed by a look at connected moments."""
+        """Return whether connected moments are computed after this step."""
         step = self.optimizer.step + 1
         return self.correlates and (step % LOOK == 0 or step == self.settings.steps)
 
     @property
     def correlates(self) -> bool:
-        """Whether Pearson's correlation is worth its time: where asked for, or cheap."""
+        """Whether Pearson's correlation is computed: if requested, or if cheap."""
         structure = self.graph.frame.structure
         few = len(structure.pair) + len(structure.factors) <= _FEW
         return few or self.settings.pearson is not None
@@ -245,7 +245,7 @@ class Ascent:
         return max(1 / (self.optimizer.step + 1), _SHARE)
 
     def moments(self) -> Moments:
-        """Running means of the moments of data and model."""
+        """Return running means of the moments of data and model."""
         frame, data, model = self.graph.frame, self.data_moments, self.model_moments
         if not self.correlates:
             nothing = np.zeros(frame.size)
@@ -258,7 +258,7 @@ class Ascent:
         )
 
     def note(self) -> str:
-        """Note where the ascent is; returns how it ends, if it does."""
+        """Record the present progress; return how the ascent ends, or ""."""
         frame, settings, moments = self.graph.frame, self.settings, self.moments()
         seen = {
             "step": float(self.optimizer.step),
@@ -283,20 +283,20 @@ class Ascent:
         return self._tired() if self.held_out is not None else ""
 
     def _tired(self) -> str:
-        """Whether the held-out pseudo-likelihood has stopped rising."""
+        """Return "held-out" if the held-out pseudo-likelihood has stopped rising, else ""."""
         series = np.array(self.history["held_out"])
         if series.argmax() == len(series) - 1:
             self.best = self.result()
         return HELD_OUT if len(series) - 1 - series.argmax() >= self.settings.patience else ""
 
     def result(self) -> NDArray[np.float64]:
-        """The parameters that the steps so far give: their average, late ones counting most."""
+        """Return the parameters after the steps so far: their average, weighted to late steps."""
         sparse = self.penalty.l1 > 0
         values = np.where(sparse, self.optimizer.values, self.optimizer.average)
         return np.where(self.optimizer.free, values, self.optimizer.values)
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Everything that the ascent needs to continue, as JSON and arrays."""
+        """Return everything that the ascent needs to continue, as JSON and arrays."""
         arrays: dict[str, NDArray[Any]] = {
             **{f"optimizer.{name}": array for name, array in self.optimizer.state().items()},
             **{f"model.{name}": array for name, array in self.model.state().items()},
@@ -315,7 +315,7 @@ class Ascent:
         return {"step": self.optimizer.step, "seconds": self.seconds}, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Take up what `save` gave; raises for what no ascent can have."""
+        """Restore the result of `save`; raise an error for impossible values."""
         step = header["step"]
         if type(step) is not int or not 0 <= step < 2**53:
             raise ValueError(f"step: expected a count, got {step!r}")
@@ -345,29 +345,29 @@ class Ascent:
             raise ValueError(f"history: expected {', '.join(self.history)}")
         if any(one.shape != length or one.dtype != np.float64 for one in series.values()):
             raise ValueError("history: expected series of doubles of one length")
-        kept = series["step"] % LOOK == 0  # a last look out of turn is not part of a longer run
+        kept = series["step"] % LOOK == 0  # a last check out of turn is not part of a longer run
         self.history = {name: values[kept].tolist() for name, values in series.items()}
 
 
 def _refill(array: NDArray[np.float64], saved: NDArray[Any], name: str) -> None:
-    """Put saved numbers in place, if they are numbers of this kind."""
+    """Copy saved numbers into an array, if shape and type match."""
     if saved.shape != array.shape or saved.dtype != array.dtype or np.isnan(saved).any():
         raise ValueError(f"{name}: expected {array.shape} doubles, got {saved.shape} {saved.dtype}")
     array[:] = saved
 
 
 def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """The arrays whose name begins so, without it."""
+    """Return the arrays whose names have a prefix, without the prefix."""
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
 def _blend(mean: NDArray[np.float64], new: NDArray[np.float64], share: float) -> None:
-    """Move a running mean by a share of what is new."""
+    """Move a running mean by a share of the difference to a new value."""
     mean += share * (new - mean)
 
 
 def _some(weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The weights, or none where all are 1: then rows are counted."""
+    """Return the weights, or None if all are 1; rows are then counted."""
     return None if (weights == 1.0).all() else weights
 
 

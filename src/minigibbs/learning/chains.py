@@ -1,9 +1,9 @@
-"""The chains of learning: ensembles whose parameters change, and that give statistics.
+"""Chains of learning: ensembles whose parameters change, and that sum statistics.
 
-`RowChains` hold many chains in one array, each with variables of its own to visit; they are plain
-Gibbs, and new parameters cost them no more than writing the weights. `GroupChains` run any
-sampler by the groups of `running`, which are placed anew for new parameters and carry on.
-`lockstep.py` has chains side by side, for the graphs that fit.
+`RowChains` store many chains in one array, each with its own variables to visit. They are plain
+Gibbs chains; new parameters only overwrite the weights. `GroupChains` run any sampler by the
+groups of `running`, which are created again for new parameters and continue. `lockstep.py` has
+chains that are vectorized, for graphs with such a layout.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from minigibbs.samplers.gibbs.sampler import (
     touched_workspace,
 )
 
-MODEL, DATA = 1, 2  # what the seeds of a fit's chains are for
+MODEL, DATA = 1, 2  # parts of the seeds of a fit's chains
 
 
 class Threads:
-    """Threads that share work in pieces; where there is one, it is done in turn."""
+    """Thread pool that shares work in pieces; one thread works sequentially."""
 
     def __init__(self, threads: int | None) -> None:
         self.count = threads or os.cpu_count() or 1
@@ -66,7 +66,7 @@ class Threads:
 
 
 class Chains(Ensemble):
-    """Persistent chains whose parameters move. They record nothing, and go in whole sweeps."""
+    """Persistent chains with changing parameters, which record nothing and make whole sweeps."""
 
     graph: FactorGraph
     _states: NDArray[Any]  # [chain, variable]
@@ -76,20 +76,20 @@ class Chains(Ensemble):
 
     @property
     def chains(self) -> int:  # type: ignore[override]
-        """How many chains there are."""
+        """Number of chains."""
         return len(self)
 
     @property
     def unit(self) -> int:  # type: ignore[override]
-        """Updates of a sweep."""
+        """Number of updates of a sweep."""
         return max(len(free_variables(self.graph.evidence)), 1)
 
     def states(self) -> NDArray[Any]:
-        """The current states, to be read: [chain, variable]."""
+        """Return the current states, read-only by convention: [chain, variable]."""
         return self._states
 
     def load(self, states: NDArray[Any]) -> None:
-        """Continue from these states; random numbers continue."""
+        """Continue from other states; random numbers continue."""
         self._states[:] = states
 
     def advance(self, updates: int, recording: bool = False) -> None:
@@ -106,9 +106,9 @@ class Chains(Ensemble):
         Parameters
         ----------
         sweeps : int
-            How many times.
+            Number of sweeps.
         chosen : array [some chains], optional
-            The chains to sweep, by number; by default all of them.
+            Indices of the chains to sweep; by default all of them.
         """
 
     @abstractmethod
@@ -118,11 +118,11 @@ class Chains(Ensemble):
         Parameters
         ----------
         values : array [parameter]
-            As `Frame.flat` orders them.
+            Parameters in the order of `Frame.flat`.
         """
 
     def share(self, other: Chains) -> bool:
-        """Continue with the parameters that other chains have, without laying them out again.
+        """Use the parameters of other chains, without another layout of them.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Chains(Ensemble):
         Returns
         -------
         bool
-            False if that is not possible, and nothing has changed.
+            False if that is impossible; nothing has changed then.
         """
         return False
 
@@ -144,11 +144,11 @@ class Chains(Ensemble):
         Parameters
         ----------
         frame : Frame
-            What the parameters stand for.
+            The frame of the parameters.
         weights : array [chain] or None
-            What each chain's statistics are multiplied by.
+            Factor of each chain's statistics.
         threads : Threads
-            What the work is distributed over.
+            Threads that share the work.
 
         Returns
         -------
@@ -158,7 +158,7 @@ class Chains(Ensemble):
 
 
 class RowChains(Chains):
-    """Plain Gibbs chains that visit the variables of their own in order."""
+    """Plain Gibbs chains that visit their own variables in order."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class RowChains(Chains):
         seed: tuple[int, ...],
         threads: Threads,
     ) -> None:
-        """Chains at these states; `free` holds which variables each visits, or all of them."""
+        """Create chains at these states; `free` has each chain's variables, or those of all."""
         self._states, self.threads, self.graph = np.ascontiguousarray(states), threads, graph
         self.streams = streams(seed_of(seed), len(states))
         self.moving: Moving = graph.frame.moving()
@@ -185,7 +185,7 @@ class RowChains(Chains):
         self._large = int(graph.sizes.max()) > DENSE_DOMAIN
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
-        """Write the weights, and sum the unary factors anew."""
+        """Write the weights, and sum the unary factors again."""
         self._model = self.moving.set(values)
         base, alias = (
             base_weights(self._model) if self._large else (np.empty(0), np.empty(0, ALIAS))
@@ -193,13 +193,13 @@ class RowChains(Chains):
         self._data = GibbsData(sum_unary(self._model), base, alias)
 
     def share(self, other: Chains) -> bool:
-        """Continue with the parameters that other such chains of the same graph have taken."""
+        """Use the parameters of other such chains of the same graph."""
         if isinstance(other, RowChains):
             self._model, self._data = other._model, other._data
         return isinstance(other, RowChains)
 
     def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """On threads, a stretch of chains each: every chain has a stream of its own."""
+        """Sweep stretches of chains on threads; every chain has its own stream."""
         if chosen is None:
             self._run(self._states, self.streams, self._ends, sweeps)
             return
@@ -233,22 +233,22 @@ class RowChains(Chains):
         self.threads(work, pieces)
 
     def state(self) -> State:
-        """States and streams."""
+        """Return states and streams."""
         return {"states": self._states, "streams": self.streams}
 
     def restore(self, state: State) -> None:
-        """Take them up."""
+        """Restore a state returned by `state`."""
         refill(self._states, state["states"], self.graph)
         refill(self.streams, state["streams"])
 
 
 class GroupChains(Chains):
-    """Chains of any sampler: the groups of a run, which follow the parameters.
+    """Chains of any sampler: the groups of a run, with changing parameters.
 
-    The backend decides what is prepared and which groups there are, as in `mg.sample`. All that a
-    chain carries persists where the sampler can continue with it: a temperature ladder keeps the
-    state of every temperature. What a sampler finds out before a run, such as the temperatures, is
-    found again at steps 1, 2, 4, 8 and so on.
+    The backend prepares data and creates groups as in `mg.sample`. The auxiliary state of a chain
+    persists if the sampler can continue with it: a temperature ladder keeps the state of every
+    temperature. Settings that a sampler tunes before a run, such as temperatures, are tuned again
+    at steps 1, 2, 4, 8 and so on.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class GroupChains(Chains):
         threads: Threads,
         backend: str = "cpu",
     ) -> None:
-        """Chains at these states."""
+        """Create chains at these states."""
         self.graph, self.threads, self._sampler = graph, threads, sampler
         self._backend = BACKENDS[backend]
         self._plan = unrecorded(graph, sampler, len(states), seed_of(seed), backend)
@@ -270,7 +270,7 @@ class GroupChains(Chains):
         self._groups = self._placed(self._values)
 
     def _placed(self, values: NDArray[np.float64]) -> list[Group]:
-        """Fresh groups at the present states."""
+        """Create new groups at the present states."""
         self._plan = replace(self._plan, graph=self.graph.with_flat(values))
         data = self._backend.prepare(self._plan)
         groups = self._backend.groups(self._plan, data, lambda: self._states)
@@ -278,13 +278,13 @@ class GroupChains(Chains):
         return groups
 
     def _settle(self, values: NDArray[np.float64]) -> None:
-        """Let the sampler find out about the graph with these parameters."""
+        """Let the sampler tune its settings for these parameters."""
         if not np.array_equal(values, self._settled):
             settled = self._sampler.settled(self.graph.with_flat(values))
             self._plan, self._settled = replace(self._plan, sampler=settled), values.copy()
 
     def load(self, states: NDArray[Any]) -> None:
-        """Restart at these states; random streams continue."""
+        """Restart at other states; random streams continue."""
         super().load(states)
         first = 0
         for group in self._groups:
@@ -292,7 +292,7 @@ class GroupChains(Chains):
             first += group.chains
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
-        """Prepare for the new parameters; chains keep their streams and what they can carry."""
+        """Prepare for new parameters; chains keep their streams and auxiliary state if possible."""
         self._taken += 1
         if self._taken & (self._taken - 1) == 0:
             self._settle(values)
@@ -302,7 +302,7 @@ class GroupChains(Chains):
             group.follow(old)
 
     def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """Advance a group at a time on each thread; all chains, since none are of rows."""
+        """Advance one group per thread at a time; `chosen` is only for chains of rows."""
         assert chosen is None
 
         def work(piece: int) -> None:
@@ -314,7 +314,7 @@ class GroupChains(Chains):
         self._states[:] = np.concatenate([group.states() for group in self._groups])
 
     def state(self) -> State:
-        """The groups, and the parameters that they and the sampler were prepared for."""
+        """Return the groups' states, and the parameters for which they are prepared."""
         groups = stacked(list(self._groups))
         return {
             "states": self._states,
@@ -325,7 +325,7 @@ class GroupChains(Chains):
         }
 
     def restore(self, state: State) -> None:
-        """Restore what `save` returned."""
+        """Restore a state returned by `state`."""
         if "values" not in state:
             raise LearnError(
                 "a checkpoint of minigibbs 0.2 with a sampler cannot be resumed; learn again, with "
@@ -349,7 +349,7 @@ class GroupChains(Chains):
 
 
 def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> RowChains:
-    """A chain for each row, which visits what the row leaves open."""
+    """Create one chain per row, which visits the row's missing values."""
     assert data.seen is not None
     states = data_states(graph, data, seed)
     free = [np.flatnonzero(row == 0).astype(np.int32) for row in data.seen]
@@ -357,7 +357,7 @@ def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> 
 
 
 def data_states(graph: FactorGraph, data: Data, seed: int) -> NDArray[Any]:
-    """A state for each row: what was seen, and random values."""
+    """Return one state per row: observed values, and random values for missing ones."""
     assert data.seen is not None
     rng = np.random.default_rng(seed_of((seed, DATA)))
     states = (rng.random(data.rows.shape) * graph.sizes).astype(graph.state_type)
@@ -370,13 +370,13 @@ def data_states(graph: FactorGraph, data: Data, seed: int) -> NDArray[Any]:
 
 
 def seed_of(parts: tuple[int, ...]) -> int:
-    """One number for several."""
+    """Combine several integers to one seed."""
     words = np.random.SeedSequence(list(parts)).generate_state(4, np.uint64)
     return int(sum(int(word) << (64 * k) for k, word in enumerate(words)))
 
 
 def refill(array: NDArray[Any], saved: NDArray[Any], graph: FactorGraph | None = None) -> None:
-    """Put saved numbers in place, if they fit."""
+    """Copy saved numbers into an array, if they match."""
     if saved.shape != array.shape or saved.dtype != array.dtype:
         raise LearnError(f"a checkpoint holds chains of shape {saved.shape}, not {array.shape}")
     if graph is not None and (saved >= graph.sizes).any():

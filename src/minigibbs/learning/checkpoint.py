@@ -1,9 +1,9 @@
-"""A fit under way on disk: written whole or not at all, sealed, and data only.
+"""Checkpoint of a fit on disk: written atomically, sealed, and pure data.
 
-A checkpoint is two files. `fit.mgl` holds what changes: it is written anew at each interval.
-Beside it, `fit.mgl.<number>.npz` holds what does not: the graph, the data and the penalties. It is
-written once, under a number of its own, before the first `fit.mgl` that names it; the one that it
-replaces is removed after that. So a kill at any moment leaves a checkpoint that is whole.
+A checkpoint is two files. `fit.mgl` contains the changing state and is rewritten at each interval.
+`fit.mgl.<number>.npz` in the same folder contains the constant part: the graph, the data and the
+penalties. It is written once, under a unique number, before the first `fit.mgl` that refers to it.
+The file that it replaces is removed afterwards. So any kill leaves an intact checkpoint.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from minigibbs.system import files
 
 FORMAT = "minigibbs-learning-2"
 FIXED_FORMAT = "minigibbs-learning-data-1"
-_WHOLE = "minigibbs-learning-1"  # of minigibbs 0.2: all in one file
+_WHOLE = "minigibbs-learning-1"  # format of minigibbs 0.2: all in one file
 _NUMBER = re.compile("[0-9a-f]{16}")
-EVERY = 30.0  # seconds between two saves, at least
+EVERY = 30.0  # least seconds between two saves
 
 
 class Target:
-    """Where a fit is saved; a context that keeps other processes out.
+    """Location of a checkpoint; a context that excludes other processes.
 
-    A checkpoint that is there is replaced at the first save, and any other file refused, unless
-    learning is `resumed` from it.
+    An existing checkpoint is replaced at the first save, unless learning is `resumed` from it. Any
+    other existing file is refused.
     """
 
     def __init__(self, path: str | os.PathLike[str], resumed: bool = False) -> None:
         files.check_target(path)
         self.path = Path(path)
-        self.number = secrets.token_hex(8)  # of what does not change
+        self.number = secrets.token_hex(8)  # number of the constant part
         self._lock = _locked(self.path)
         try:
             self._replaced = None if resumed else _named_by(self.path)
@@ -65,7 +65,7 @@ class Target:
         self._lock.remove()
 
     def hold(self) -> None:
-        """Raise if another process has come in, since the lock was removed."""
+        """Raise an error if another process has locked the checkpoint after removal of the lock."""
         try:
             self._lock.hold()
         except SampleError as error:
@@ -73,11 +73,11 @@ class Target:
 
     @property
     def fixed(self) -> Path:
-        """The file that holds what does not change."""
+        """Path of the constant part."""
         return _fixed(self.path, self.number)
 
     def settle(self) -> None:
-        """Remove what belonged to the checkpoint that was replaced."""
+        """Remove the constant part of the checkpoint that was replaced."""
         if self._replaced is None:
             return
         path, self._replaced = _fixed(self.path, self._replaced), None
@@ -87,7 +87,7 @@ class Target:
 
 
 class Saver:
-    """Writes an ascent to its files, now and then."""
+    """Writes an ascent to its files at intervals."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Saver:
         self.held_out, self._last = held_out, time.monotonic()
 
     def __call__(self, now: bool) -> None:
-        """Write if it is time, or at once."""
+        """Write if `now`, or if the interval has passed."""
         if now or time.monotonic() - self._last >= self.every:
             self._write()
             self._last = time.monotonic()
@@ -128,7 +128,7 @@ class Saver:
         self.target.settle()
 
     def _write_fixed(self) -> None:
-        """Write what does not change."""
+        """Write the constant part."""
         graph, graph_arrays = encode(self.ascent.graph)
         penalty = self.ascent.penalty
         parts: dict[str, dict[str, NDArray[Any]]] = {
@@ -143,7 +143,7 @@ class Saver:
 
 
 def _fixed(path: Path, number: str) -> Path:
-    """The file beside a checkpoint that holds what does not change."""
+    """Return the path of a checkpoint's constant part."""
     return path.with_name(f"{path.name}.{number}.npz")
 
 
@@ -159,7 +159,7 @@ def _locked(path: Path) -> Lock:
 
 
 def _named_by(path: Path) -> str | None:
-    """The number of the data of a checkpoint that is there already; raises for any other file."""
+    """Return the number of an existing checkpoint's constant part; refuse any other file."""
     if not os.path.lexists(path):
         return None
     try:
@@ -174,7 +174,7 @@ def _named_by(path: Path) -> str | None:
 
 
 class Saved:
-    """What a checkpoint holds."""
+    """Content of a checkpoint."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
@@ -188,7 +188,7 @@ class Saved:
                 raise ValueError(f"method: {self.settings.method} has no checkpoints")
             self.every = _seconds(header, "every")
             limit = None if header["max_time"] is None else _seconds(header, "max_time")
-            header.setdefault("prior", False)  # which files before 0.3 lack
+            header.setdefault("prior", False)  # missing in files before 0.3
             flags = {name: _flag(header, name) for name in ("evidence", "errors", "prior")}
             self.extra: dict[str, Any] = {**flags, "max_time": limit}
             if len(self.part("state")["model.states"]) != self.settings.chains:
@@ -204,7 +204,7 @@ class Saved:
             self.sampler: Sampler | None = None if described is None else sampler_from(described)
 
     def _read(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Header and arrays of both files."""
+        """Read header and arrays of both files."""
         header, arrays = _read_sealed(self.path, _WHOLE, FORMAT)
         if header["format"] == _WHOLE:
             return header, arrays
@@ -225,7 +225,7 @@ class Saved:
 
     @property
     def number(self) -> str | None:
-        """The number of what does not change; None where all is in one file."""
+        """Number of the constant part; None if all is in one file."""
         return None if self.header["format"] == _WHOLE else str(self.header["data"])
 
     @property
@@ -234,7 +234,7 @@ class Saved:
         return bool(self.extra["evidence"])
 
     def part(self, name: str) -> dict[str, NDArray[Any]]:
-        """The arrays of one part."""
+        """Return the arrays of one part."""
         prefix = f"{name}."
         return {k.removeprefix(prefix): v for k, v in self._arrays.items() if k.startswith(prefix)}
 

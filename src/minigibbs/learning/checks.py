@@ -1,4 +1,4 @@
-"""What data cannot tell: parameters that no datum speaks of, or that it sends to infinity."""
+"""Warnings about parameters that data do not determine, or send to infinity."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
 from minigibbs.learning.penalty import Penalty
 
-_NAMED = 3  # parameters that a warning names
-_SEPARATED = 1e-9  # of a range: a moment that is so near its end is there
-_LARGE = 10.0  # a share of a factor's energy that, without penalty, is no longer an answer
-_PINNED = 0.01  # of a range: a hidden variable that is so seldom elsewhere
-UNFINISHED = 0.5  # standard errors from the end, beyond noise
-_UNTOLD = 4.0  # a standard error of such a share: the data say next to nothing
+_NAMED = 3  # most parameters that a warning names
+_SEPARATED = 1e-9  # in units of a range: a moment this near to its end is at the end
+_LARGE = 10.0  # share of a factor's energy that is implausible without a penalty
+_PINNED = 0.01  # in units of a range: a hidden variable that rarely has another value
+UNFINISHED = 0.5  # distance from the optimum beyond noise, in standard errors
+_UNTOLD = 4.0  # standard error of such a share at which data are uninformative
 
 
 def require_parameters(graph: FactorGraph) -> None:
-    """Raise unless the graph has something to learn."""
+    """Raise an error unless the graph has something to learn."""
     frame = graph.frame
     if not frame.size:
         raise LearnError(
@@ -37,13 +37,13 @@ def require_parameters(graph: FactorGraph) -> None:
 
 
 def unspoken(graph: FactorGraph, data: Data) -> list[str]:
-    """Warn of parameters that no factor has, or whose factors touch nothing that was seen."""
+    """Warn about parameters without factors, or whose factors touch no observed variable."""
     frame, found = graph.frame, []
     low, high = frame.ranges
     idle = ~frame.fixed & ~(high > low)
     if idle.any():
         found.append(
-            f"no factor depends on {_names(frame, idle)}: it stays as it is; leave it out, or "
+            f"no factor depends on {_names(frame, idle)}, which keeps its value; leave it out, or "
             "fix it"
         )
     if data.seen is not None:
@@ -51,14 +51,14 @@ def unspoken(graph: FactorGraph, data: Data) -> list[str]:
         unseen = ~frame.fixed & ~idle & ~_reached(graph, seen)
         if unseen.any():
             found.append(
-                f"no datum speaks of {_names(frame, unseen)}: nothing that its factors are joined "
-                "to was observed"
+                f"the data do not determine {_names(frame, unseen)}: no variable that its factors "
+                "are connected to was observed"
             )
     return found
 
 
 def _reached(graph: FactorGraph, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """[parameter] whether one of its factors is joined, through others, to something seen."""
+    """[parameter] whether one of its factors is connected to an observed variable."""
     frame = graph.frame
     model, pairs = frame.structure, len(frame.structure.pair)
     arity = model.factors["scope_end"] - model.factors["scope_start"]
@@ -88,7 +88,7 @@ def _reached(graph: FactorGraph, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def separated(frame: Frame, moments: NDArray[np.float64], penalty: Penalty) -> list[str]:
-    """Warn of parameters whose statistic is as large, or as small, as it can be in all rows."""
+    """Warn about parameters whose statistic has its largest or smallest value in all rows."""
     low, high = frame.ranges
     span = high - low
     free = ~frame.fixed & (span > 0) & (penalty.l1 + penalty.l2 == 0)
@@ -97,8 +97,9 @@ def separated(frame: Frame, moments: NDArray[np.float64], penalty: Penalty) -> l
         "minus infinity": free & (moments <= low + _SEPARATED * span),
     }
     return [
-        f"the data send {_names(frame, which)} to {where}: its statistic is at its "
-        f"{'largest' if where == 'infinity' else 'least'} in every row; add l2=, a prior or data"
+        f"the maximum-likelihood value of {_names(frame, which)} is {where}: its statistic is at "
+        f"its {'largest' if where == 'infinity' else 'least'} in every row; add l2=, a prior "
+        "or data"
         for where, which in ends.items()
         if which.any()
     ]
@@ -107,10 +108,10 @@ def separated(frame: Frame, moments: NDArray[np.float64], penalty: Penalty) -> l
 def pinned(
     graph: FactorGraph, data: Data, moments: NDArray[np.float64], penalty: Penalty
 ) -> list[str]:
-    """Warn of fields of hidden variables that have one value in nearly all rows.
+    """Warn about fields of hidden variables that have one value in nearly all rows.
 
-    The likelihood rises as such a field goes to infinity. Noisy steps are still far from there
-    when they end, so that the size of the field does not tell.
+    The likelihood increases as such a field goes to infinity. Noisy steps end long before that, so
+    the size of the field is no evidence.
     """
     if data.seen is None:
         return []
@@ -145,7 +146,7 @@ def grown(
     deviations: NDArray[np.float64] | None,
     penalty: Penalty,
 ) -> list[str]:
-    """Warn of values that have grown beyond what data can tell, or that they hardly tell."""
+    """Warn about values that are implausibly large, or whose errors are."""
     free, scale = ~frame.fixed & (penalty.l1 + penalty.l2 == 0), frame.scales
     size = np.abs(values, out=np.zeros_like(values), where=np.isfinite(values))
     large = free & (size * scale > _LARGE)
@@ -161,7 +162,7 @@ def grown(
 
 
 def late(steps: int) -> list[str]:
-    """Warn that time was up before the distance from the end was known."""
+    """Warn that time was up before the distance from the optimum was known."""
     return [
         f"the steps ended too early: time was up after {steps:,} of them, before it was known how "
         "far parameters are from where they would end; give more time"
@@ -169,10 +170,10 @@ def late(steps: int) -> list[str]:
 
 
 def unfinished(away: float, whole: bool, steps: int) -> list[str]:
-    """Warn of steps that ended before the parameters did.
+    """Warn about steps that ended before the parameters converged.
 
-    `away` counts standard errors from the end, noise taken off: of parameters if `whole`, of
-    moments if not. It is infinite for a climb whose objective still rose.
+    `away` is the distance from the optimum in standard errors, minus noise: of parameters if
+    `whole`, of moments if not. It is infinite if an objective without noise was still rising.
     """
     if away <= UNFINISHED:
         return []
@@ -192,7 +193,7 @@ def unfinished(away: float, whole: bool, steps: int) -> list[str]:
 
 
 def _names(frame: Frame, which: NDArray[np.bool_]) -> str:
-    """Some parameters by name."""
+    """Return some parameters by name."""
     numbers = np.flatnonzero(which)
     shown = ", ".join(frame.where(int(number)) for number in numbers[:_NAMED])
     more = f" and {len(numbers) - _NAMED:,} more" if len(numbers) > _NAMED else ""

@@ -1,4 +1,4 @@
-"""Objectives whose gradient is known without noise, climbed by L-BFGS; L1 by splitting signs."""
+"""L-BFGS for objectives with exact gradients; L1 penalties split parameters by sign."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from minigibbs.running.plan import CONVERGED
 from minigibbs.system.watch import Watch
 
 Objective = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
-_TOLERANCE = 1e-7  # of the gradient's largest entry
-_MEMORY = 20  # steps that L-BFGS remembers
+_TOLERANCE = 1e-7  # tolerance of the gradient's largest entry
+_MEMORY = 20  # steps in the memory of L-BFGS
 
 
 class Climb:
-    """A climb under way: where it is, and what it has seen."""
+    """L-BFGS in progress: its parameters and history."""
 
     def __init__(
         self,
@@ -37,16 +37,16 @@ class Climb:
         self.history: dict[str, list[float]] = {"step": [], "seconds": [], "objective": []}
 
     def run(self, steps: int, bar: StepBar, watch: Watch) -> str:
-        """Climb until the gradient is as good as 0.
+        """Maximize until the gradient is close to 0.
 
         Parameters
         ----------
         steps : int
-            Iterations of L-BFGS at most.
+            Largest number of iterations of L-BFGS.
         bar : StepBar
-            Shows the iterations made.
+            Progress bar of the iterations.
         watch : Watch
-            The deadline and the signals of the call; evaluations of the objective look at them.
+            Deadline and signals of the call; evaluations of the objective check them.
 
         Returns
         -------
@@ -59,7 +59,7 @@ class Climb:
         return ended
 
     def segment(self) -> str:
-        """Climb to the end: SciPy's L-BFGS cannot be cut, but its evaluations can be stopped."""
+        """Run to the end: SciPy's L-BFGS has no segments, but its evaluations can be stopped."""
         from scipy.optimize import minimize
 
         split = self.free & (self.penalty.l1 > 0)
@@ -83,13 +83,13 @@ class Climb:
         return STEPS if found.nit >= self._most else CONVERGED
 
     def keep(self) -> None:
-        """A climb has no checkpoint."""
+        """Do nothing: L-BFGS has no checkpoint."""
 
     def rest(self) -> None:
-        """Nothing runs in the background."""
+        """Do nothing: no work runs in the background."""
 
     def _coordinates(self, split: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Free values; those with L1 as their positive and their negative part."""
+        """Return the free values; those with L1 as their positive and negative parts."""
         halves = self.values[split]
         plain = self.values[self.free & ~split]
         return np.concatenate([plain, np.maximum(halves, 0.0), np.maximum(-halves, 0.0)])
@@ -99,7 +99,7 @@ class Climb:
         return [(None, None)] * plain + [(0.0, None)] * (2 * int(split.sum()))
 
     def _values(self, at: NDArray[np.float64], split: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """All values at some coordinates; fixed ones are as they were, to the bit."""
+        """Return all values at some coordinates; fixed ones stay bit-identical."""
         values, count = self.values.copy(), int(split.sum())
         plain = len(at) - 2 * count
         values[self.free & ~split] = at[:plain]

@@ -1,7 +1,7 @@
-"""Chains of learning on a GPU: weights go there, counts of values come back.
+"""Chains of learning on a GPU: weights are sent, counts of values are returned.
 
-They are the chromatic groups of `running`, with the layout and the random bits of chains in
-lockstep, so that a seed gives the same chains on both.
+They are the chromatic groups of `running`. Layout and random bits are those of vectorized chains on
+the CPU, so a seed gives the same chains on both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from minigibbs.running.request import unrecorded
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.registry import CHROMATIC, CUDA, learned_layout
 
-_MOST_COUNTED = 1 << 22  # values, alone or two together: half a gigabyte while they are listed
+# Largest number of counts of values and pairs of values: half a gigabyte while they are listed.
+_MOST_COUNTED = 1 << 22
 
 
 class DeviceChains(Chains):
@@ -43,12 +44,12 @@ class DeviceChains(Chains):
         self.graph, self.layout = graph, LearnedLayout(graph)
         self._states, self._seed = np.ascontiguousarray(states), seed_of(seed)
         self._group: Any = None
-        self._here = True  # whether the host's states are those of the chains
+        self._here = True  # whether the host's states are current
         self._counts: Counts | None = None
-        self._swept = 0  # sweeps before there was a group
+        self._swept = 0  # sweeps before the group was created
 
     def states(self) -> NDArray[Any]:
-        """The chains' states on the host, to be read; see `load`."""
+        """Return the chains' states on the host, read-only; see `load`."""
         if not self._here:
             self._states[:] = self._group.states()
             self._here = True
@@ -57,7 +58,7 @@ class DeviceChains(Chains):
         return states
 
     def load(self, states: NDArray[Any]) -> None:
-        """Send states."""
+        """Copy states to the device."""
         self._states[:] = states
         self._here = True
         if self._group is not None:
@@ -66,7 +67,7 @@ class DeviceChains(Chains):
     def summed(
         self, frame: Frame, weights: NDArray[np.float64] | None, threads: Threads
     ) -> NDArray[np.float64]:
-        """The statistics of all chains, from counts that are made on the device."""
+        """Return the statistics of all chains, from counts made on the device."""
         if weights is not None or self._group is None or not Counts.possible(frame, self._group):
             return super().summed(frame, weights, threads)
         with without_size_warnings():
@@ -74,9 +75,9 @@ class DeviceChains(Chains):
         return frame.from_counts(counts, len(self))
 
     def marks(self, frame: Frame) -> Any:
-        """Which values the chains have, on the device: bits [word of 32 chains, value].
+        """Return the chains' values on the device: bits [word of 32 chains, value].
 
-        The array, of int32, is that of the next call as well.
+        The array, of int32, is reused by the next call.
         """
         with without_size_warnings():
             return self._counter(frame).mark().view(np.int32)
@@ -87,7 +88,7 @@ class DeviceChains(Chains):
         return self._counts
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
-        """Send the weights."""
+        """Copy the weights to the device."""
         laid = self.layout.at(values)
         with without_size_warnings():
             if self._group is None:
@@ -109,12 +110,12 @@ class DeviceChains(Chains):
         self._here = False
 
     def state(self) -> State:
-        """States, and how many sweeps were made."""
+        """Return the states, and the number of sweeps made."""
         swept = self._swept if self._group is None else self._group.swept
         return {"states": self.states(), "swept": np.array([swept])}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
+        """Restore a state returned by `state`."""
         states = self._states.copy()
         refill(states, state["states"], self.graph)
         self.load(states)
@@ -124,11 +125,11 @@ class DeviceChains(Chains):
 
 
 class Counts:
-    """How often values occur together among the chains of a group, by `cuda_counts`."""
+    """Joint counts of values over the chains of a group, by `cuda_counts`."""
 
     @staticmethod
     def possible(frame: Frame, group: Any) -> bool:
-        """Whether the device can count them, and has space for that."""
+        """Return whether the device can count these statistics, and has space for it."""
         if not frame.countable or frame.counted_size > _MOST_COUNTED:
             return False
         size = 12 * frame.counted_size + group.chains * int(frame.sizes.sum(dtype=np.int64)) // 8
@@ -152,7 +153,7 @@ class Counts:
         return self.marks
 
     def count(self) -> NDArray[np.int32]:
-        """Count, and bring the counts here."""
+        """Count on the device, and copy the counts to the host."""
         self.mark()
         count = configure(self.own.count_marks, self.counts.size, self.own.THREADS)
         count(self.marks, self.one, self.other, self.counts)

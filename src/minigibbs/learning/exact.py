@@ -1,4 +1,4 @@
-"""Exact expectations of statistics, and log Z, given evidence: for small or narrow graphs."""
+"""Exact expectations of statistics, and log Z, given evidence: for graphs of low treewidth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.statistics import add_statistics
 from minigibbs.system.watch import current
 
-_MOST = 20_000_000  # numbers of the statistics of all states
+_MOST = 20_000_000  # most values of the statistics of all states
 
 
 class Expectations(ABC):
@@ -28,12 +28,12 @@ class Expectations(ABC):
     def of(
         self, values: NDArray[np.float64], evidence: NDArray[np.int32]
     ) -> tuple[float, NDArray[np.float64]]:
-        """Log Z, and the mean statistics, with these parameters and this evidence."""
+        """Return log Z and the mean statistics with these parameters and this evidence."""
 
     def of_data(self, values: NDArray[np.float64], data: Data) -> tuple[float, NDArray[np.float64]]:
-        """The means over rows of log Z and statistics given each row.
+        """Return the means over rows of log Z and statistics given each row.
 
-        Raises `StopError` if the call under way must end.
+        Raise `StopError` if the present call must end.
         """
         watch = current()
         log_z, total = 0.0, np.zeros(len(values))
@@ -51,10 +51,10 @@ class Expectations(ABC):
 
 
 class Enumerated(Expectations):
-    """Over all states, whose statistics are written down once."""
+    """Expectations over all states, whose statistics are stored."""
 
     def __init__(self, graph: FactorGraph) -> None:
-        """All states that agree with the graph's evidence."""
+        """Enumerate all states that match the graph's evidence."""
         choices = [
             range(int(size)) if fixed == FREE else (int(fixed),)
             for size, fixed in zip(graph.sizes, graph.evidence, strict=True)
@@ -67,7 +67,7 @@ class Enumerated(Expectations):
         self.rest = np.asarray(rest)
 
     def log_potential(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The log-potential of every state; entries of tables may be -inf."""
+        """Return the log-potential of every state; entries of tables may be -inf."""
         infinite = np.isinf(values)
         whole: NDArray[np.float64] = self.rows @ np.where(infinite, 0.0, values) + self.rest
         if infinite.any():
@@ -76,14 +76,14 @@ class Enumerated(Expectations):
 
     @staticmethod
     def possible(graph: FactorGraph) -> bool:
-        """Whether all statistics can be written down."""
+        """Return whether the statistics of all states can be stored."""
         free = graph.sizes[graph.evidence == FREE].tolist()
         return bool(math.prod(free) * (graph.frame.size + len(graph)) <= _MOST)
 
     def of(
         self, values: NDArray[np.float64], evidence: NDArray[np.int32]
     ) -> tuple[float, NDArray[np.float64]]:
-        """Sums over the states that agree with the evidence."""
+        """Sum over the states that match the evidence."""
         clamped = np.flatnonzero(evidence != FREE)
         agree = (self.states[:, clamped] == evidence[clamped]).all(axis=1)
         rows, energy = self.rows[agree], self.log_potential(values)[agree]
@@ -95,17 +95,17 @@ class Enumerated(Expectations):
 
 
 class Eliminated(Expectations):
-    """By variable elimination: the joint marginals of every factor's variables."""
+    """Expectations by variable elimination: joint marginals of every factor's variables."""
 
     def __init__(self, graph: FactorGraph) -> None:
-        """A graph that is narrow enough, or `TooLargeError`."""
+        """Check that the graph's treewidth is low enough; raise `TooLargeError` if not."""
         self.graph = graph
         EliminationTree.of(graph)
 
     def of(
         self, values: NDArray[np.float64], evidence: NDArray[np.int32]
     ) -> tuple[float, NDArray[np.float64]]:
-        """Two passes over the elimination tree."""
+        """Make two passes over the elimination tree."""
         graph = self.graph.with_flat(values)
         known = np.where(self.graph.evidence == FREE, evidence, self.graph.evidence)
         if (known != self.graph.evidence).any():
@@ -119,7 +119,7 @@ class Eliminated(Expectations):
 
 
 def _expected(graph: FactorGraph, tree: EliminationTree) -> NDArray[np.float64]:
-    """The mean statistics, by the joint marginals of each set of variables with a factor."""
+    """Return the mean statistics, from the joint marginals of each scope."""
     frame = graph.frame
     scopes: dict[frozenset[int], list[int]] = {}
     model, pairs = frame.structure, len(frame.structure.pair)
@@ -142,7 +142,7 @@ def _expected(graph: FactorGraph, tree: EliminationTree) -> NDArray[np.float64]:
 
 
 def _learned(graph: FactorGraph) -> list[int]:
-    """The numbers of the factors that have parameters, pairs first."""
+    """Return the indices of the factors that have parameters, pairs first."""
     ties = graph.frame.ties
     general = len(ties.pair) + np.flatnonzero(ties.factor >= 0)
     return [*np.flatnonzero(ties.pair >= 0).tolist(), *general.tolist()]
@@ -157,7 +157,7 @@ def _add_expected(
     numbers: list[int],
     total: NDArray[np.float64],
 ) -> None:
-    """Add the mean statistics of factors over one set of variables."""
+    """Add the mean statistics of the factors over one scope."""
     columns = np.repeat(settled[:, None], joint.size, axis=1)
     for variable, places in zip(scope, np.indices(joint.shape), strict=True):
         columns[variable] = tree.values(variable)[places.ravel()]

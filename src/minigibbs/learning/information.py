@@ -1,6 +1,6 @@
-"""Covariance of what was learned, by the Fisher information.
+"""Covariance of learned parameters, from the Fisher information.
 
-Long work raises `StopError` of `system.watch` when the call under way must end.
+Long computations raise `StopError` of `system.watch` when the present call must end.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.system.watch import current
 
-MOST_PARAMETERS = 1000  # whose covariances are written down
-MOST_STATISTICS = 4_000_000  # of all chains, whose spread is measured without covariances
-_DRAWS = 30  # looks at every chain
-_LEAST = 1e-9  # eigenvalues, as a share of the largest, that count as 0
-_ALARMS = 1e-3  # probability that noise alone lets any of the moments differ
-_STEP = 1e-4  # of the differences that give a second derivative
+MOST_PARAMETERS = 1000  # most parameters whose covariances are computed
+MOST_STATISTICS = 4_000_000  # most statistics of all chains for a distance without covariances
+_DRAWS = 30  # samples of every chain
+_LEAST = 1e-9  # eigenvalues below this share of the largest count as 0
+_ALARMS = 1e-3  # probability that a moment differs by noise alone
+_STEP = 1e-4  # step of the differences that give a second derivative
 
 Matrix = NDArray[np.float64]
 
 
 class Score(NamedTuple):
-    """Moments with the parameters as they are, of the free parameters."""
+    """Gradient of the objective at the learned parameters, for the free ones."""
 
-    gap: NDArray[np.float64]  # the gradient of the objective, which is 0 at the end
-    noise: Matrix | None = None  # the covariance of the gap; None where it is exact
+    gap: NDArray[np.float64]  # gradient of the objective, 0 at the optimum
+    noise: Matrix | None = None  # covariance of the gap; None if it is exact
 
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """How far learned parameters are known."""
+    """Uncertainty of learned parameters."""
 
     deviations: NDArray[np.float64]  # [parameter] standard errors; 0 for fixed ones
     covariance: Matrix  # [parameter, parameter]
-    undetermined: Matrix  # [direction, parameter] orthonormal; data say nothing along them
-    away: float = 0.0  # standard errors that the parameters are from the end, beyond noise
+    undetermined: Matrix  # [direction, parameter] orthonormal directions that data do not determine
+    away: float = 0.0  # distance from the optimum in standard errors, beyond noise
 
 
 def from_states(frame: Frame, law: Enumerated, values: NDArray[np.float64], data: Data) -> Matrix:
-    """The information of a row, exactly: the covariance that the row takes away."""
+    """Return the exact information of a row: the reduction of covariance by the row."""
     free = np.flatnonzero(~frame.fixed)
     nothing = np.full(law.states.shape[1], -1, dtype=np.int32)
     whole = _covariance(law, free, values, nothing)
@@ -86,10 +86,10 @@ def from_chains(
     data: Data,
     moments: NDArray[np.float64],
 ) -> tuple[Matrix, Score]:
-    """The information of a row, from what chains of the model and of the rows visit.
+    """Estimate the information of a row from chains of the model and of the rows.
 
-    With the difference of the moments of data and model, and its noise. `moments` are those of
-    data that miss nothing.
+    Also return the difference of the moments of data and model, and its noise. `moments` are
+    those of complete data.
     """
     free = np.flatnonzero(~frame.fixed)
     whole, mean, noise = _spread(frame, model, sweeps, pooled=True, weight=None)
@@ -102,10 +102,10 @@ def from_chains(
 def _spread(
     frame: Frame, chains: Chains, sweeps: int, pooled: bool, weight: NDArray[np.float64] | None
 ) -> tuple[Matrix, NDArray[np.float64], Matrix]:
-    """The covariance of statistics, over all chains, or the mean of those within each chain.
+    """Return the covariance of statistics, over all chains or averaged within chains.
 
-    With their means, and the covariance of these by how chains differ. Chains of given rows differ
-    by their rows as well, so that theirs is that of single draws, an upper bound for chains.
+    Also return the means, and their covariance by differences between chains. Chains of given rows
+    also differ by their rows, so single draws give theirs, an upper bound for chains.
     """
     count, free = len(chains), np.flatnonzero(~frame.fixed)
     share = np.ones(count) if weight is None else weight
@@ -138,7 +138,7 @@ def distance(
     count: float,
     values: NDArray[np.float64],
 ) -> float:
-    """The largest gap between moments of data and model, in standard errors, beyond noise.
+    """Return the largest gap between moments of data and model in standard errors, minus noise.
 
     The standard errors are those of the moments of `count` rows. Unlike `errors` this needs no
     covariances, but a gap in many moments that depend on each other looks small.
@@ -162,7 +162,7 @@ def distance(
 def _single(
     frame: Frame, chains: Chains, sweeps: int, weight: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Means of statistics, their variances, and the variances of the means by how chains differ."""
+    """Return means and variances of statistics, and variances of the means between chains."""
     count, free = len(chains), np.flatnonzero(~frame.fixed)
     share = np.ones(count) if weight is None else weight
     square, total = np.zeros(len(free)), np.zeros((count, len(free)))
@@ -187,11 +187,11 @@ def errors(
     score: Score | None = None,
     values: NDArray[np.float64] | None = None,
 ) -> Uncertainty:
-    """How far all parameters are known: infinite errors where nothing is known.
+    """Return the uncertainty of all parameters; errors are infinite if nothing is known.
 
-    Directions that data cannot tell, such as a constant added to all energies of a factor, count
-    as known: the errors are those of what can be told, and the directions are listed. With a score
-    and the values of the parameters, how far these are from the end.
+    Directions that data do not determine, such as a constant added to all energies of a factor, are
+    listed and excluded from the errors. With a score and the values of the parameters, also compute
+    their distance from the optimum.
     """
     free = np.flatnonzero(~frame.fixed)
     scale = np.where(frame.scales[free] > 0, frame.scales[free], 1.0)  # all in units of energy
@@ -201,16 +201,16 @@ def errors(
     inverse /= np.outer(scale, scale)
     away = 0.0
     if score is not None and values is not None:
-        finite = np.where(np.isfinite(values), values, 0.0)  # those that are not are fixed
+        finite = np.where(np.isfinite(values), values, 0.0)  # infinite ones are fixed
         gap = score.gap - penalty.slope(finite)[free]
-        gap -= np.clip(gap, -penalty.l1[free], penalty.l1[free])  # what L1 may hold at the end
+        gap -= np.clip(gap, -penalty.l1[free], penalty.l1[free])  # gradient that L1 balances
         away = _away(inverse, rows * gap, None if score.noise is None else rows**2 * score.noise)
     unknown = own <= _LEAST * own.max(initial=0.0)
     return _uncertainty(frame, inverse, nothing / scale, unknown, away)
 
 
 def _away(inverse: Matrix, gap: NDArray[np.float64], noise: Matrix | None) -> float:
-    """Standard errors from the end, by a step of Newton's, beyond four times its noise."""
+    """Return the distance from the optimum by a Newton step, beyond four times its noise."""
     error = np.sqrt(np.maximum(np.diag(inverse), 0.0))
     step = np.abs(inverse @ gap)
     if noise is not None:
@@ -223,7 +223,7 @@ def _away(inverse: Matrix, gap: NDArray[np.float64], noise: Matrix | None) -> fl
 def _uncertainty(
     frame: Frame, inverse: Matrix, nothing: Matrix, unknown: NDArray[np.bool_], away: float
 ) -> Uncertainty:
-    """All parameters, from the free ones."""
+    """Expand the results of the free parameters to all."""
     free = np.flatnonzero(~frame.fixed)
     deviations, covariance = np.zeros(frame.size), np.zeros((frame.size, frame.size))
     deviations[free] = np.sqrt(np.maximum(np.diag(inverse), 0.0))
@@ -240,7 +240,7 @@ def sandwich(
     values: NDArray[np.float64],
     penalty: Penalty,
 ) -> Uncertainty:
-    """Errors of a pseudo-likelihood's maximum: its terms are not independent."""
+    """Return the errors of a pseudo-likelihood's maximum, whose terms are dependent."""
     free, data = np.flatnonzero(~frame.fixed), likelihood.data
 
     def slope(at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -267,7 +267,7 @@ def _differences(
     values: NDArray[np.float64],
     free: NDArray[np.intp],
 ) -> Matrix:
-    """The derivative of a gradient along each free parameter."""
+    """Return the derivative of a gradient along each free parameter."""
     rows = []
     for number in free:
         ends = []
@@ -280,7 +280,7 @@ def _differences(
 
 
 def _inverse(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """The inverse, of the directions whose curvature is not 0; and the other directions."""
+    """Return the inverse on directions of nonzero curvature, and the other directions."""
     if not len(matrix):
         return matrix, matrix
     along, axes = np.linalg.eigh(matrix)

@@ -1,7 +1,7 @@
-"""Vectorized chains of learning: 64 at a time, whose weights are written in place.
+"""Vectorized chains of learning, 64 at a time, whose weights are overwritten.
 
-The layouts of chromatic sweeps do not change with the weights. A layout says which entry of the
-packed graph is behind each of its numbers, so that new weights are written where they belong.
+The layouts of chromatic sweeps do not depend on the weights. A layout maps each of its weights to
+an entry of the packed graph, so that new weights can be copied into it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from minigibbs.samplers.registry import (
 
 
 class LearnedLayout:
-    """A chromatic layout whose numbers follow the parameters.
+    """A chromatic layout whose weights depend on the parameters.
 
-    `graph.frame.entry_ties` says which parameter is behind the weight of each entry of the rows.
-    The layout says which entry is behind each of its own weights.
+    `graph.frame.entry_ties` maps the weight of each entry of the rows to a parameter. The layout
+    maps each of its own weights to an entry.
     """
 
     def __init__(self, graph: FactorGraph) -> None:
@@ -54,7 +54,7 @@ class LearnedLayout:
             self.first, self._origins = small_layout(whole)
 
     def at(self, values: NDArray[np.float64]) -> SpinColors | SmallColors:
-        """The layout with the numbers that these parameters give."""
+        """Return the layout with the weights of these parameters."""
         model = self._moving.set(values)
         unary = sum_unary(model) * LOG2_E
         if not len(unary):
@@ -65,7 +65,7 @@ class LearnedLayout:
         return self.first._replace(**changed)  # type: ignore[no-any-return]
 
     def _spins(self, model: Model, unary: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-        """Base and weights in double precision, since nobody knows how large they become."""
+        """Return base and weights in double precision, because they may become large."""
         weight = (2.0 * LOG2_E) * model.weight[self._entry]
         odds = (unary[1::2] - unary[::2])[self.first.variable]
         base = odds - np.bincount(self._owner, weight, minlength=len(odds)) / 2
@@ -84,7 +84,7 @@ class LearnedLayout:
 
     @cached_property
     def _own(self) -> NDArray[np.int64]:
-        """Where the values of each place stand among those of all variables."""
+        """Index of the values of each place, among those of all variables."""
         first, variable = self.first.first, self.first.variable
         sizes = self.graph.sizes[variable].astype(np.int64)
         starts = self.graph.frame.structure.first[variable] - first[:-1]
@@ -93,7 +93,7 @@ class LearnedLayout:
 
 
 class LockstepChains(Chains):
-    """Tiles of 64 chains each, a tile at a time on each thread."""
+    """Tiles of 64 chains each; every thread advances one tile at a time."""
 
     def __init__(
         self, graph: FactorGraph, states: NDArray[Any], seed: tuple[int, ...], threads: Threads
@@ -105,21 +105,21 @@ class LockstepChains(Chains):
         self.laid: Any = None
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
-        """Write the weights; tiles carry their states alone."""
+        """Write the weights; the chains of a tile consist of their states alone."""
         data = self.laid = self._layout.at(values)
         for tile in self._tiles:
             tile.data = data
         if not self._tiles:
             for first in range(0, len(self._states), LANES):
                 own = self._states[first : first + LANES]
-                if len(own) == 1:  # a tile of one chain is laid out otherwise
+                if len(own) == 1:  # a tile of one chain has another layout
                     own = np.repeat(own, 2, axis=0)
                 tile = make_tile(Gibbs(), self.graph, data, first, own, self._key)
                 tile.compile()
                 self._tiles.append(tile)
 
     def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """Sweeps are numbered: a chain's draws depend on the number, on it and on the variable."""
+        """Make numbered sweeps: a chain's draws depend on chain, sweep number and variable."""
         assert chosen is None
 
         def work(piece: int) -> None:
@@ -137,17 +137,17 @@ class LockstepChains(Chains):
         return own if len(own) == count else np.repeat(own, 2, axis=0)
 
     def state(self) -> State:
-        """States, and how many sweeps were made."""
+        """Return the states, and the number of sweeps made."""
         return {"states": self._states, "swept": np.array([self.swept])}
 
     def restore(self, state: State) -> None:
-        """Take them up."""
+        """Restore a state returned by `state`."""
         refill(self._states, state["states"], self.graph)
         self.swept = sweeps_of(state)
 
 
 def sweeps_of(saved: State) -> int:
-    """How many sweeps were made, by what chains have saved."""
+    """Return the number of sweeps in a saved state."""
     swept = saved["swept"]
     if swept.shape != (1,) or swept.dtype != np.int64 or not 0 <= swept[0] < 2**62:
         raise LearnError("a checkpoint holds no count of sweeps")
@@ -155,9 +155,9 @@ def sweeps_of(saved: State) -> int:
 
 
 class LockstepRows(Chains):
-    """Rows that all leave open the same colors: 64 in a vector, observed values stay.
+    """Rows whose missing values are the same colors: 64 per tile; observed values are fixed.
 
-    Variables of one color do not depend on each other, so that one color is drawn exactly.
+    Variables of one color are independent given the others, so one color is drawn exactly.
     """
 
     def __init__(
@@ -180,13 +180,13 @@ class LockstepRows(Chains):
         self._laid = self._layout.at(values)
 
     def share(self, other: Chains) -> bool:
-        """Continue with the weights of vectorized chains."""
+        """Use the weights of vectorized chains."""
         if isinstance(other, LockstepChains):
             self._laid = other.laid
         return isinstance(other, LockstepChains)
 
     def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """Draw what the chosen rows leave open; bits depend on a row's place among them."""
+        """Draw the missing values of the chosen rows; bits depend on a row's rank among them."""
         rows = np.arange(len(self._states)) if chosen is None else chosen
         sweeps = 1 if self.colors.stop - self.colors.start == 1 else sweeps
         pieces = -(-len(rows) // LANES)
@@ -200,32 +200,32 @@ class LockstepRows(Chains):
         def work(piece: int) -> None:
             tile, some = self._tiles[piece], drawn[LANES * piece : LANES * (piece + 1)]
             tile.data = self._laid
-            filled = np.resize(np.arange(len(some)), LANES)  # a tile is full; the rest is not read
+            filled = np.resize(np.arange(len(some)), LANES)  # tiles are full; the rest is not read
             tile.load(some[filled])
             for sweep in range(self.swept, self.swept + sweeps):
                 tile.advance_colors(self.colors.start, self.colors.stop, sweep)
             some[:] = tile.states()[: len(some)]
 
         self.threads(work, pieces)
-        self._states[rows] = drawn  # at once: of a row that was chosen twice the last one stays
+        self._states[rows] = drawn  # at once: if a row was chosen twice, its last result is used
         self.swept += sweeps
 
     def state(self) -> State:
-        """States, and how many sweeps were made."""
+        """Return the states, and the number of sweeps made."""
         return {"states": self._states, "swept": np.array([self.swept])}
 
     def restore(self, state: State) -> None:
-        """Take them up."""
+        """Restore a state returned by `state`."""
         refill(self._states, state["states"], self.graph)
         self.swept = sweeps_of(state)
 
 
 def open_colors(graph: FactorGraph, data: Data) -> slice | None:
-    """The colors that all rows leave open; None where rows differ, or a color is half seen."""
+    """Return the colors that all rows miss; None if rows differ, or miss parts of a color."""
     assert data.seen is not None
     if learned_layout(graph) is None or (data.seen != data.seen[0]).any():
         return None
-    same = graph.with_every_parameter()  # whose colors are those of the layout
+    same = graph.with_every_parameter()  # its colors are those of the layout
     places = order_places(same, np.zeros(len(graph), dtype=np.int64))
     missing = data.seen[0][places.variable] == 0
     ends = places.ends
@@ -239,7 +239,7 @@ def open_colors(graph: FactorGraph, data: Data) -> slice | None:
 
 
 def lockstep_rows(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains | None:
-    """Vectorized chains of the rows, where they fit."""
+    """Create vectorized chains of the rows; None if they have no such layout."""
     colors = open_colors(graph, data) if len(data) >= TOGETHER else None
     if colors is None:
         return None
@@ -248,7 +248,7 @@ def lockstep_rows(graph: FactorGraph, data: Data, seed: int, threads: Threads) -
 
 
 def _owners(blocks: NDArray[np.void]) -> NDArray[np.int64]:
-    """The place that each entry of a layout belongs to."""
+    """Return the place to which each entry of a layout belongs."""
     sizes = blocks["count"].astype(np.int64) * blocks["degree"]
     block = np.repeat(np.arange(len(blocks)), sizes)
     inside = np.arange(len(block)) - blocks["entry"][block]

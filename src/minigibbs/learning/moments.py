@@ -1,4 +1,4 @@
-"""How far the model's moments are from the data's: largest error and Pearson correlation."""
+"""Distance of the model's moments from the data's: largest error and Pearson correlation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minigibbs.kernels.counts import count_values
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean statistics of data and model, and the same without what single variables explain."""
+    """Mean statistics of data and model, and the same minus those of independent variables."""
 
     data: NDArray[np.float64]
     model: NDArray[np.float64]
@@ -22,11 +22,11 @@ class Moments:
     connected_model: NDArray[np.float64]
 
     def error(self, frame: Frame) -> float:
-        """The largest difference of a learned parameter, as a share of its range."""
+        """Return the largest difference of a learned parameter, as a share of its range."""
         return float(scaled_difference(frame, self.data, self.model).max(initial=0.0))
 
     def pearson(self, frame: Frame) -> float:
-        """The correlation of connected moments; NaN where there are fewer than two."""
+        """Return the correlation of connected moments; NaN if there are fewer than two."""
         chosen = joint(frame) & ~frame.fixed
         a, b = self.connected_data[chosen], self.connected_model[chosen]
         if len(a) < 2 or not a.std() > 0 or not b.std() > 0:
@@ -37,7 +37,7 @@ class Moments:
 def scaled_difference(
     frame: Frame, data: NDArray[np.float64], model: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """How far each learned parameter's moments differ, as a share of its range."""
+    """Return the difference of each learned parameter's moments, as a share of its range."""
     low, high = frame.ranges
     span = np.where(high > low, high - low, 1.0)
     difference: NDArray[np.float64] = np.abs(data - model)[~frame.fixed] / span[~frame.fixed]
@@ -62,7 +62,7 @@ def joint(frame: Frame) -> NDArray[np.bool_]:
 def marginals_of(
     frame: Frame, states: NDArray[Any], weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """The share of each value of each variable among states, by their weights if they have any."""
+    """Return the share of each value of each variable among states, with optional weights."""
     first, total = frame.structure.first, int(frame.sizes.sum(dtype=np.int64))
     if weights is None:
         counts = np.zeros(total, np.int64)

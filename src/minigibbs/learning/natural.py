@@ -1,11 +1,10 @@
-"""Natural steps for tables that join pairs of variables: as if variables were independent.
+"""Natural gradient steps for tables of pairs, with the Fisher information of independent variables.
 
-Where every variable has fields of its own and pairs have tables of their own, the Fisher
-information of independent variables is known: the gradient of a table, less what the fields
-explain, over the probabilities of its values. Such a step is in proportion to what an entry's
-moments tell, and fields need not make up for it. Plain steps are held back by the directions in
-which all tables of a variable act as a field; those of Adam are as long for noise as for what is
-told.
+If every variable has its own fields and every pair its own table, that information is known. The
+natural gradient of a table is its gradient, minus the part that the fields explain, divided by the
+probabilities of its values. Such a step is proportional to the information about an entry, and
+fields need not compensate for it. Plain steps are limited by the directions in which all tables of
+a variable act as a field. Adam's steps are as long for noise as for signal.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from minigibbs.graph.parameters import Frame
 from minigibbs.kernels.layout import TABLE
 from minigibbs.kernels.statistics import center_tables
 
-_COUNT = 0.05  # of a row: how much each variable's chances are mixed with equal ones
-MANY = 10_000  # numbers from which on steps are natural by default, where they can be
+_COUNT = 0.05  # weight of a uniform row in each variable's shares
+MANY = 10_000  # parameters from which on natural steps are the default, if possible
 
 
 def natural_steps_exist(graph: FactorGraph) -> bool:
-    """Whether all that is learned is a table of each pair and fields of every variable."""
+    """Return whether the parameters are exactly tables of pairs and fields of all variables."""
     frame = graph.frame
     if graph.implicits or frame.fixed.any() or (frame.ties.pair >= 0).any():
         return False
@@ -38,7 +37,7 @@ def natural_steps_exist(graph: FactorGraph) -> bool:
 
 
 def _single(frame: Frame) -> NDArray[np.int64]:
-    """The variables of the learned factors of one variable, in the order of factors."""
+    """Return the variables of the learned factors of one variable, in the order of factors."""
     return _scopes(frame, 1)[:, 0]
 
 
@@ -56,10 +55,10 @@ def _of(frame: Frame, arity: int) -> NDArray[np.intp]:
 
 
 class Natural:
-    """The Fisher information of independent variables whose values are as frequent as in data."""
+    """Fisher information of independent variables with the marginals of the data."""
 
     def __init__(self, frame: Frame, shares: NDArray[np.float64], chains: int) -> None:
-        """`shares` of the values of all variables; no step is longer than one chain's worth."""
+        """Prepare with the `shares` of all values; probabilities below 1 / chains are clipped."""
         sizes = frame.sizes.astype(np.int64)
         self.first = np.append(frame.structure.first, sizes.sum())
         self.share = (shares + _COUNT / np.repeat(sizes, sizes)) / (1.0 + _COUNT)
@@ -67,7 +66,7 @@ class Natural:
         self.place = frame.ties.factor[_of(frame, 2)]
         self.field = np.empty(len(sizes), dtype=np.int64)
         self.field[_single(frame)] = frame.ties.factor[_of(frame, 1)]
-        self.scale = np.zeros(frame.size)  # what no factor uses stays as it is
+        self.scale = np.zeros(frame.size)  # parameters without factors do not change
         where = np.repeat(self.field - self.first[:-1], sizes) + np.arange(len(self.share))
         self.scale[where] = 1.0 / self.share
         self._fields = where
@@ -80,12 +79,12 @@ class Natural:
             self.scale[entries] = 1.0 / np.maximum(chance.reshape(len(entries), -1), least)
 
     def centered(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The gradient, that of tables without what the fields explain."""
+        """Return the gradient; that of tables without the part that the fields explain."""
         center_tables(self.pair, self.place, self.field, self.first, self.share, gradient)
         return gradient
 
     def independent(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers with fields that give the shares, if no table joined anything."""
+        """Return the parameters with fields that reproduce the shares if tables are 0."""
         values = values.copy()
         values[self._fields] = np.log(self.share)
         return values

@@ -1,4 +1,4 @@
-"""How a noisy gradient moves the parameters: Adam, plain and scaled steps, all with decay."""
+"""Optimizers for noisy gradients: Adam, plain and scaled steps, all with decay."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 from minigibbs.errors import LearnError
 
 OPTIMIZERS = ("adam", "sgd", "natural")
-RATES = {"adam": 0.05, "sgd": 0.05, "natural": 0.02}  # by default
-_FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8  # Adam's, as published
-_POWER = 0.75  # of the decay: between 1/2 and 1, so that averages converge
-_LATE = 3.0  # averages weigh step t by about t**3
+RATES = {"adam": 0.05, "sgd": 0.05, "natural": 0.02}  # defaults
+_FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8  # constants of Adam, as published
+_POWER = 0.75  # exponent of the decay: between 1/2 and 1, so that averages converge
+_LATE = 3.0  # weight of step t in averages is about t**3
 
 
 @dataclass
 class Optimizer:
-    """The state of an ascent: everything in it is kept in checkpoints."""
+    """State of an optimizer; checkpoints contain all of it."""
 
     kind: str
     rate: float
-    decay: float  # steps after which the rate has fallen to 2**-0.75 of its first
+    decay: float  # steps after which the rate has fallen to 2**-0.75 of its first value
     values: NDArray[np.float64]
     free: NDArray[np.bool_]
-    scale: NDArray[np.float64] | None = None  # of the length of natural steps
+    scale: NDArray[np.float64] | None = None  # scale of natural steps
     step: int = 0
     average: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     first: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -40,7 +40,7 @@ class Optimizer:
             self.first, self.second = np.zeros_like(self.values), np.zeros_like(self.values)
 
     def ascend(self, gradient: NDArray[np.float64], l1: NDArray[np.float64]) -> None:
-        """Make a step upwards; L1 pulls towards 0, and to 0 exactly. Fixed values do not move."""
+        """Make an ascent step; L1 shrinks values to exactly 0. Fixed values do not change."""
         self.step += 1
         rate = self.rate * (1.0 + self.step / self.decay) ** -_POWER
         gradient = gradient if self._all else np.where(self.free, gradient, 0.0)
@@ -64,6 +64,6 @@ class Optimizer:
             self.average[self.free] += share * (moved[self.free] - self.average[self.free])
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """What a checkpoint keeps."""
+        """Return the arrays to store in a checkpoint."""
         names = ("values", "average", "first", "second")
         return {name: getattr(self, name) for name in names}

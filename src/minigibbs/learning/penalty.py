@@ -1,4 +1,4 @@
-"""What keeps parameters small: L1, L2 and normal priors, in units of a row's log-likelihood."""
+"""Penalties of parameters: L1, L2 and normal priors, in units of a row's log-likelihood."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from minigibbs.graph.parameters import Frame
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """l1 * |value| + l2 / 2 * (value - mean)^2 for each parameter."""
+    """Penalty l1 * |value| + l2 / 2 * (value - mean)^2 of each parameter."""
 
     l1: NDArray[np.float64]
     l2: NDArray[np.float64]
     mean: NDArray[np.float64]
 
     def value(self, values: NDArray[np.float64]) -> float:
-        """The penalty, L1 included."""
+        """Return the penalty, including L1."""
         smooth = float(self.l2 @ (values - self.mean) ** 2) / 2
         return smooth + float(self.l1 @ np.abs(values))
 
     def slope(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Its gradient, without L1, which has none at 0."""
+        """Return the gradient without L1, which has none at 0."""
         return self.l2 * (values - self.mean)
 
 
 def read_penalty(
     frame: Frame, l1: Any, l2: Any, prior: Mapping[str, Any] | None, rows: int
 ) -> Penalty:
-    """What was asked for; a normal prior of a mean and a deviation counts once for all rows."""
+    """Read the penalties; a normal prior (mean and deviation) counts once for all rows."""
     first, second = _by_parameter(frame, "l1", l1), _by_parameter(frame, "l2", l2)
     mean = np.zeros(frame.size)
     for name, given in (prior or {}).items():
@@ -48,7 +48,7 @@ def read_penalty(
 
 
 def _read_prior(name: str, given: Any) -> tuple[float, float]:
-    """Mean and deviation."""
+    """Return mean and deviation."""
     pair = tuple(given) if isinstance(given, tuple | list) else (0.0, given)
     if len(pair) == 2 and all(map(_is_real, pair)) and np.isfinite(pair[0]) and pair[1] > 0:
         return float(pair[0]), float(pair[1])
@@ -63,7 +63,7 @@ def _is_real(number: Any) -> bool:
 
 
 def _by_parameter(frame: Frame, what: str, given: Any) -> NDArray[np.float64]:
-    """A number for each parameter: one for all, or some by name."""
+    """Return one number per parameter, from one number for all or numbers by name."""
     numbers = np.zeros(frame.size)
     named = given if isinstance(given, Mapping) else dict.fromkeys(frame.parameters, given)
     for name, number in named.items():

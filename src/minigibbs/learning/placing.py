@@ -1,4 +1,4 @@
-"""Which chains a fit runs on."""
+"""Choice of the chains of a fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minigibbs.samplers.registry import TOGETHER, learned_layout
 from minigibbs.system import memory
 
 _CHAIN_BYTES = 64  # streams and places
-_GROUP_BYTES = 10_000  # the objects of a chain that a sampler was given for
+_GROUP_BYTES = 10_000  # Python objects of a chain with a sampler
 
 
 def model_chains(
@@ -36,7 +36,7 @@ def model_chains(
     threads: Threads,
     backend: str = "cpu",
 ) -> Chains:
-    """Chains of the model, at random states: vectorized where it fits and no sampler is given."""
+    """Create chains of the model at random states; vectorized if possible without a sampler."""
     each = 4 * len(graph) * graph.state_type.itemsize + _CHAIN_BYTES
     each += _GROUP_BYTES if sampler is not None else 0
     what = f"learning with {chains:,} chains of {len(graph):,} variables"
@@ -55,6 +55,6 @@ def model_chains(
 
 
 def row_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains:
-    """Chains of rows with missing values: vectorized where they fit."""
+    """Create chains of rows with missing values; vectorized if possible."""
     side_by_side = lockstep_rows(graph, data, seed, threads)
     return data_chains(graph, data, seed, threads) if side_by_side is None else side_by_side

@@ -1,4 +1,4 @@
-"""A progress bar for learning, on stderr, quiet where nobody watches."""
+"""Progress bar of learning on stderr, shown only on a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from minigibbs.running.progress import Shown, watched
 
 
 class StepBar(Shown):
-    """Counts gradient steps, and shows how far the moments are from the data's."""
+    """Counts gradient steps, and shows the difference between the moments of model and data."""
 
     def __init__(self, total: int, made: int, shown: bool) -> None:
         console = watched(shown)
@@ -24,6 +24,6 @@ class StepBar(Shown):
             self._task = self._progress.add_task("learning", total=total, completed=made, note="")
 
     def show(self, step: int, error: float) -> None:
-        """Show the number of steps made, and the distance of the moments."""
+        """Show the number of steps made, and the difference of the moments."""
         if self._progress:
             self._progress.update(self._task, completed=step, note=f"moment error {error:.4f}")

@@ -1,4 +1,4 @@
-"""The pseudo-likelihood of data, and its gradient."""
+"""Pseudo-likelihood of data, and its gradient."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from minigibbs.kernels.pseudo import add_pseudo
 from minigibbs.learning.chains import Threads
 from minigibbs.system.watch import current
 
-_PIECES = 16  # that rows are shared out in, whatever the number of threads
-_MOST = 2**25  # numbers of the gradients of all pieces
-_ROWS = 64  # that make a piece worth while
+_PIECES = 16  # into which rows are split, for any number of threads
+_MOST = 2**25  # most values of the gradients of all pieces
+_ROWS = 64  # least rows of a piece
 
 
 class PseudoLikelihood:
-    """The mean over rows of the sum over variables of log p(variable | all others).
+    """Mean over rows of the sum over variables of log p(variable | all others).
 
-    Of rows with values missing, those variables count whose neighbors are all there.
+    In rows with missing values, only variables whose neighbors are all observed count.
     """
 
     def __init__(self, graph: FactorGraph, data: Data, threads: Threads) -> None:
@@ -28,14 +28,14 @@ class PseudoLikelihood:
         self.moving = graph.frame.moving()
         pieces = min(_PIECES, max(len(data) // _ROWS, 1), max(_MOST // graph.frame.size, 1))
         self._cuts = np.linspace(0, len(data), pieces + 1).astype(int).tolist()
-        self.counted = 0  # terms that counted at the last look
+        self.counted = 0  # terms in the last evaluation
 
     def of(
         self, values: NDArray[np.float64], slope: bool = True
     ) -> tuple[float, NDArray[np.float64]]:
-        """Its value, and its gradient if that is wanted.
+        """Return the value, and the gradient if requested.
 
-        Raises `StopError` if the call under way must end.
+        Raise `StopError` if the present call must end.
         """
         frame, data, pieces = self.graph.frame, self.data, len(self._cuts) - 1
         model = self.moving.set(values)

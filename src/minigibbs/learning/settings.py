@@ -1,4 +1,4 @@
-"""What a user asks of learning: checked, and kept in checkpoints as it is."""
+"""Settings of learning: checked, and stored in checkpoints."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from minigibbs.errors import LearnError
 
 METHODS = ("pcd", "cd", "pseudo", "exact")
-SAMPLED = ("pcd", "cd")  # methods that follow a noisy gradient
-BACKENDS = ("cpu", "cuda")  # where the chains of the model are
-LOOK = 10  # steps between two looks at the moments
-_MOST = {"chains": 2**31 - 1, "sweeps": 1_000_000, "steps": 2**53}  # of one fit, or one step of it
-_OPEN = ("batch", "error", "pearson")  # what may be left open
+SAMPLED = ("pcd", "cd")  # methods with a noisy gradient
+BACKENDS = ("cpu", "cuda")  # devices of the model's chains
+LOOK = 10  # steps between two checks of the moments
+_MOST = {"chains": 2**31 - 1, "sweeps": 1_000_000, "steps": 2**53}  # limits of a fit, or of a step
+_OPEN = ("batch", "error", "pearson")  # settings that may be None
 _LEAST = {"chains": 1, "sweeps": 1, "steps": 0, "batch": 1, "patience": 1, "seed": 0}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How weights are learned; see `mg.learn`."""
+    """Settings of a fit; see `mg.learn`."""
 
     method: str
     chains: int
@@ -63,12 +63,12 @@ class Settings:
             raise LearnError(f"pearson must be a correlation of at most 1, got {self.pearson!r}")
 
     def encode(self) -> dict[str, Any]:
-        """As JSON."""
+        """Encode the settings as JSON."""
         return asdict(self) | {"seed": str(self.seed)}
 
     @classmethod
     def decode(cls, header: dict[str, Any]) -> Settings:
-        """From JSON; checked as if a user had asked."""
+        """Decode settings from JSON, with the checks of `mg.learn`."""
         if not isinstance(header, dict):
             raise ValueError("settings: expected names and values")
         header = {"backend": "cpu", "reweight": False} | header

@@ -1,7 +1,7 @@
-"""log Z along training: annealed importance sampling whose schedule is the steps of the fit.
+"""Log Z during training: annealed importance sampling whose schedule is the steps of the fit.
 
-The chains are not those that give the gradient. A step depends on the states of those: it lowers
-the statistics that are too large in them by chance, and log Z would come out too small.
+The chains are not those of the gradient. A step depends on the states of the latter: it lowers the
+statistics that are too large in them by chance. With them, log Z would be estimated too small.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from minigibbs.results.annealed import annealed_log_z
 from minigibbs.results.likelihood import unnormalized
 from minigibbs.system.watch import current
 
-TRAJECTORY = 4  # what the seed of these chains is for
-_CHAINS = 500  # at most
-_WARMUP = 20  # sweeps at the first parameters
-_ROWS = 1000  # of the data whose likelihood is followed
-_ERROR = 0.02  # of the first log Z, where it is sampled
+TRAJECTORY = 4  # part of the seed of these chains
+_CHAINS = 500  # most chains
+_WARMUP = 20  # sweeps at the initial parameters
+_ROWS = 1000  # most rows whose likelihood is computed
+_ERROR = 0.02  # standard error of the initial log Z, if it is sampled
 
 
 class Trajectory:
-    """Chains that follow the parameters of a fit, and log Z of these parameters."""
+    """Weighted chains during a fit, and log Z of its parameters."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Trajectory:
         self.weighted = WeightedChains(graph, values, chains)
 
     def follow(self, values: NDArray[np.float64]) -> None:
-        """Weight the chains for a step from the last parameters to these."""
+        """Update the weights for a step to new parameters, then sweep."""
         self.weighted.follow(values, self.rng)
         self.chains.set_weights(values)
         self.chains.sweep(self.sweeps)
@@ -67,6 +67,6 @@ class Trajectory:
         return self.base + self.weighted.log_ratio
 
     def log_likelihood(self) -> float:
-        """The mean log-likelihood of a row at the last parameters."""
+        """Return the mean log-likelihood of a row at the last parameters."""
         inside = unnormalized(self.graph.with_flat(self.weighted.values), self.data)
         return float(self.data.weight @ inside / self.data.weight.sum()) - self.log_z

@@ -1,7 +1,7 @@
-"""What a run can measure: ready-made observables, and quantities that are derived from them.
+"""Observables of a run: ready-made ones, and quantities derived from them.
 
 `observe={"m": mg.observables.Magnetization()}` in `mg.sample` measures the magnetization at every
-record; a function of the state, such as `lambda x: x.mean()`, is compiled and measured alike.
+record. A function of the state, such as `lambda x: x.mean()`, is compiled and measured likewise.
 
 Examples
 --------

@@ -1,11 +1,11 @@
-"""What an observable is: a function of one state, ready for blocks of states and for a GPU.
+"""Base class of observables: functions of one state, prepared for blocks of states and for GPUs.
 
-An observable is a frozen description. Bound to a graph it becomes a `Measure`: how many numbers it
-gives, and a function that evaluates it for each row of `states`, a block [record, variable] of one
-chain's states. Whatever layout a backend keeps its chains in, it copies states out and calls that.
-For a GPU it gives a compiled function of one state, `function(x, parameters, out)`, and the arrays
-that go with it. Where it is a function of sums over the variables it says so, since many threads
-can share in those: see `Sums`.
+An observable is a frozen description. Bound to a graph it becomes a `Measure` with labels and a
+function that evaluates it for each row of `states`, a block [record, variable] of one chain's
+states. Backends with other layouts copy states out of them and call this function. For a GPU there
+is a compiled function of one state, `function(x, parameters, out)`, and the arrays that it reads.
+If an observable is a function of sums over variables it declares them, so that many threads can
+compute those: see `Sums`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Evaluate = Callable[[NDArray[Any], NDArray[np.float64]], None]  # states, out[re
 
 
 class Terms(NamedTuple):
-    """Sums over variables: each says how many of its variables have the value that is wanted."""
+    """Sums over variables: each counts its variables that have their wanted value."""
 
-    variables: NDArray[np.int32]  # those of the first sum, then those of the second, ...
-    wanted: NDArray[np.int64]  # the value of each; -1 for one that none has
-    ends: NDArray[np.int64]  # where the variables of each sum end
+    variables: NDArray[np.int32]  # [term] variables of the first sum, then those of the second, ...
+    wanted: NDArray[np.int64]  # [term] wanted value; -1 if it matches none
+    ends: NDArray[np.int64]  # [sum] end of the terms of each sum
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Measure:
     labels : tuple of str
         Labels of its numbers; `("",)` for a single number.
     evaluate : callable
-        A function (states, out): it writes the numbers of each state [record, variable] into out
+        A function (states, out) that writes the numbers of each state [record, variable] to out
         [record, number].
     function : compiled function, optional
         The function (x, parameters, out) of one state for compiled code. By default the observable
@@ -58,7 +58,7 @@ class Measure:
     labels : tuple of str
         Labels of its numbers; `("",)` for a single number.
     evaluate : callable
-        A function (states, out): it writes the numbers of each state [record, variable] into out
+        A function (states, out) that writes the numbers of each state [record, variable] to out
         [record, number].
     function : compiled function or None
         The same for one state in compiled code.
@@ -77,7 +77,7 @@ class Measure:
     evaluate: Evaluate
     function: Any = None
     parameters: tuple[Any, ...] = ()
-    sums: Sums | None = None  # the same as a function of sums, where it is one
+    sums: Sums | None = None  # the observable as a function of sums, if it is one
 
     @property
     def width(self) -> int:
@@ -89,16 +89,16 @@ class Measure:
 class Sums:
     """An observable as a function of sums over variables, or of the energy alone.
 
-    Sums of `terms` are whole numbers: they are the same in whatever order they are added up.
+    Sums of `terms` are integers, so they do not depend on the order of additions.
     """
 
-    of: Measure  # which takes sums instead of a state
-    terms: Callable[[], Terms] | None = None  # None: the one sum is the energy, without the offset
+    of: Measure  # reads sums instead of a state
+    terms: Callable[[], Terms] | None = None  # None: the only sum is the energy, without offset
 
 
 @checked(SampleError)
 class Observable(ABC):
-    """The base class of observables: numbers that depend on the state. Subclasses are frozen.
+    """Base class of observables, numbers that depend on the state. Subclasses are frozen.
 
     Attributes
     ----------
@@ -126,12 +126,12 @@ class Observable(ABC):
         Returns
         -------
         Measure
-            Its labels and compiled function.
+            Labels and functions of the observable.
 
         Raises
         ------
         SampleError
-            If it is not defined for the graph.
+            If the observable is not defined for the graph.
         """
 
     def expected(self, answer: Answer) -> float | None:
@@ -157,7 +157,7 @@ def plain(
     labels: tuple[str, ...],
     sums: Sums | None = None,
 ) -> Measure:
-    """The measure of compiled functions: `entry` for blocks of states, `kernel` for one."""
+    """Build a measure from compiled functions: `entry` for blocks of states, `kernel` for one."""
 
     def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
         entry(states, parameters, out)
@@ -166,14 +166,14 @@ def plain(
 
 
 def all_with(values: Sequence[int], count: int) -> Terms:
-    """How many of all variables have each of these values."""
+    """Return the sums that count the variables with each of these values."""
     every = np.arange(count, dtype=np.int32)
     ends = count * np.arange(1, len(values) + 1)
     return Terms(np.tile(every, len(values)), np.repeat(np.array(values, np.int64), count), ends)
 
 
 def need_spins(graph: FactorGraph, what: str, instead: str) -> None:
-    """Raise unless every variable has two values."""
+    """Raise an error unless every variable has two values."""
     wrong = np.flatnonzero(graph.sizes != 2)
     if len(wrong):
         variable = int(wrong[0])
@@ -184,13 +184,13 @@ def need_spins(graph: FactorGraph, what: str, instead: str) -> None:
 
 
 def need_number(inner: Measure, what: str) -> None:
-    """Raise unless an observable gives one number."""
+    """Raise an error unless an observable is one number."""
     if inner.width != 1:
         raise SampleError(f"{what} takes an observable that is one number, got {inner.width}")
 
 
 def check_shape(shape: tuple[int, ...], variables: int, what: str) -> tuple[int, ...]:
-    """The sides of a lattice of this number of variables."""
+    """Return the sides of a lattice with this number of variables, or raise an error."""
     sides = tuple(shape)
     whole = all(
         isinstance(side, int | np.integer) and not isinstance(side, bool) and side > 0

@@ -1,4 +1,4 @@
-"""Observables made of another: its powers, and its histogram."""
+"""Observables composed of another: its powers, and its histogram."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from minigibbs.observables.own import as_observable
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
-_BIN_BYTES = 200.0  # a bin's label and edges
+_BIN_BYTES = 200.0  # label and edges of a bin
 MOMENTS = ("1", "abs", "2", "4")  # labels of `Moments`
 
 
 @checked(SampleError)
 @dataclass(frozen=True)
 class Moments(Observable):
-    """A number v as (v, |v|, v^2, v^4), for `binder` and `susceptibility`.
+    """Powers (v, |v|, v^2, v^4) of a number v, for `binder` and `susceptibility`.
 
     If the whole series of v is stored, v alone suffices. `Moments` also work for long runs that
     store no series, and on a GPU, where rows are means over chains.
@@ -55,7 +55,7 @@ class Moments(Observable):
         object.__setattr__(self, "of", as_observable(self.of))
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """Wherever the number itself is known."""
+        """Bind the inner observable, and return its powers."""
         inner = as_observable(self.of).bind(graph)
         need_number(inner, self.name)
         return _moments(inner)
@@ -89,7 +89,7 @@ def _moments_of(function: Any) -> Any:
 @checked(SampleError)
 @dataclass(frozen=True)
 class Histogram(Observable):
-    """The share of records for which a number is in each of `bins` equal parts of [low, high].
+    """Share of records in which a number is in each of `bins` equal parts of [low, high].
 
     The last part includes `high`. Values outside are not counted.
 
@@ -128,7 +128,7 @@ class Histogram(Observable):
             raise SampleError(f"histogram: bins must be at least 1, got {self.bins!r}")
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """Wherever the number itself is known."""
+        """Bind the inner observable, and return its histogram."""
         memory.require(_BIN_BYTES * self.bins, f"histogram: bins={self.bins:,}", "use fewer bins")
         inner = as_observable(self.of).bind(graph)
         need_number(inner, self.name)

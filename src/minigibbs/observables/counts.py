@@ -1,4 +1,4 @@
-"""Counts of values: a label, events, agreement with a reference, the order of a Potts model."""
+"""Counts of values: labels, joint events, agreement with a reference, the order of Potts models."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from minigibbs.observables.base import Measure, Observable, Sums, Terms, all_wit
 from minigibbs.results.answer import Answer
 from minigibbs.system.boundary import checked
 
-_MOST_TERMS = 1 << 25  # of a sum for each value; with more, states are counted one by one
+_MOST_TERMS = 1 << 25  # most terms of sums per value; with more, states are counted directly
 
 
 @checked(SampleError)
 @dataclass(frozen=True)
 class PottsOrder(Observable):
-    """The order parameter of a Potts model: (q f - 1) / (q - 1).
+    """Order parameter of a Potts model: (q f - 1) / (q - 1).
 
     Here f is the share of variables in the most frequent value and q the largest domain. It is 1 if
     all variables agree, and 0 if all values are equally frequent.
@@ -41,7 +41,7 @@ class PottsOrder(Observable):
     name = "potts-order"
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """For all graphs with two values or more."""
+        """Prepare the observable for a graph with at least two values."""
         values = int(graph.sizes.max())
         if values < 2:
             raise SampleError("potts-order needs variables of 2 values or more; all have one")
@@ -54,7 +54,7 @@ class PottsOrder(Observable):
 
 @kernel
 def potts_order(x, parameters, out):
-    """A pass over the state for each value: nothing is allocated, and it is done many at once."""
+    """Count by one pass over the state per value, which vectorizes and allocates nothing."""
     values, most = parameters[0], 0
     for value in range(values):
         count = 0
@@ -67,13 +67,13 @@ def potts_order(x, parameters, out):
 
 @literal
 def _order(values, most, variables):
-    """The order parameter, from the count of the most frequent value: one division."""
+    """Return the order parameter, from the count of the most frequent value, by one division."""
     return (values * most - variables) / ((values - 1) * variables)
 
 
 @literal
 def order_of_counts(sums, parameters, out):
-    """The same, from how many variables have each value."""
+    """Compute the order parameter from the count of each value."""
     values, variables = parameters
     most = 0
     for value in range(values):
@@ -83,14 +83,14 @@ def order_of_counts(sums, parameters, out):
 
 @entry
 def orders_of_counts(sums, parameters, out):
-    """The same for each row of counts."""
+    """Compute the order parameter of each row of counts."""
     for k in range(len(sums)):
         order_of_counts(sums[k], parameters, out[k])
 
 
 @entry
 def potts_orders(states, parameters, out):
-    """The same of each row of states."""
+    """Compute the order parameter of each row of states."""
     for k in range(len(states)):
         potts_order(states[k], parameters, out[k])
 
@@ -98,17 +98,17 @@ def potts_orders(states, parameters, out):
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Matches(Observable):
-    """The share of chosen variables that have the values given, or whether all have."""
+    """Share of chosen variables that have given values, or whether all have."""
 
     @abstractmethod
     def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
-        """The variables and the value of each, -1 for none; then how matches are counted.
+        """Return the variables, the value of each (-1 for none), and how matches are counted.
 
-        That is whether all must match, and whether to divide by how many there are.
+        The latter is whether all must match, and whether to divide by the number of variables.
         """
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """For graphs that know the variables and values."""
+        """Prepare the observable for a graph that has the variables and values."""
         variables, wanted, everything, share = self.of(graph)
         parameters = (len(variables), everything, share)
         terms = Terms(variables, wanted, np.array([len(variables)]))
@@ -118,7 +118,7 @@ class Matches(Observable):
         return plain(matches_of, matches, whole, ("",), sums)
 
     def expected(self, answer: Answer) -> float | None:
-        """By marginals, or by the joint probability where all must match."""
+        """Compute the mean from marginals, or from the joint probability if all must match."""
         if answer.graph is None:
             return None
         variables, wanted, everything, share = self.of(answer.graph)
@@ -134,7 +134,7 @@ class Matches(Observable):
 
 @kernel
 def matches(x, parameters, out):
-    """How many variables have the value that is wanted of them."""
+    """Count the variables that have their wanted value."""
     variables, wanted, everything, share = parameters
     count = 0
     for k in range(len(variables)):
@@ -144,7 +144,7 @@ def matches(x, parameters, out):
 
 @literal
 def _matching(count, variables, everything, share):
-    """What is said of a number of matches: whether they are all, their share, or their number."""
+    """Convert the number of matches to a truth value, a share or a number."""
     if everything:
         return 1.0 if count == variables else 0.0
     return count / variables if share else np.float64(count)
@@ -152,21 +152,21 @@ def _matching(count, variables, everything, share):
 
 @literal
 def number_of_matches(sums, parameters, out):
-    """The same, from how many match."""
+    """Convert the number of matches to the observable."""
     variables, everything, share = parameters
     out[0] = _matching(np.int64(sums[0]), variables, everything, share)
 
 
 @entry
 def numbers_of_matches(sums, parameters, out):
-    """The same for each row of counts."""
+    """Convert each row of counts to the observable."""
     for k in range(len(sums)):
         number_of_matches(sums[k], parameters, out[k])
 
 
 @entry
 def matches_of(states, parameters, out):
-    """The same of each row of states."""
+    """Compute the observable of each row of states."""
     for k in range(len(states)):
         matches(states[k], parameters, out[k])
 
@@ -174,7 +174,7 @@ def matches_of(states, parameters, out):
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Count(Matches):
-    """The number of variables that have a value.
+    """Number of variables that have a value.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class Count(Matches):
     value: int | str = 1
 
     def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
-        """All variables; -1 for those that have no such value."""
+        """Return all variables; -1 for those that do not have the value."""
         domains, wanted = graph.domains, np.full(len(graph), -1, np.int64)
         if isinstance(self.value, str):
             for variable in range(len(graph)):
@@ -212,12 +212,12 @@ class Count(Matches):
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class JointEvent(Matches):
-    """1 if every given variable has the given value, else 0. Its mean is a probability.
+    """Indicator: 1 if every given variable has its given value, else 0. Its mean is a probability.
 
     Parameters
     ----------
     where : mapping, default ()
-        Variables, by number or name, to values or labels.
+        Variables, by index or name, to values or labels.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class JointEvent(Matches):
         object.__setattr__(self, "where", kept)
 
     def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
-        """The variables by number, the values by number."""
+        """Return the indices of the variables and values."""
         variables = [graph.domains.index(variable) for variable, _ in self.where]
         values = [
             graph.domains.value(number, value)
@@ -258,14 +258,14 @@ class JointEvent(Matches):
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Agreement(Matches):
-    """The share of variables that have the same value as in a reference state, from 0 to 1.
+    """Share of variables that have the same value as in a reference state, from 0 to 1.
 
     For spins, the overlap with a pattern is 2 a - 1.
 
     Parameters
     ----------
     reference : array-like, default ()
-        One index of a value per variable.
+        One value index per variable.
 
     Examples
     --------
@@ -281,7 +281,7 @@ class Agreement(Matches):
     reference: ArrayLike = ()
 
     def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
-        """All variables."""
+        """Return all variables with the values of the reference."""
         reference = graph.check_states(self.reference)
         if reference.ndim != 1:
             raise SampleError(f"agreement takes one state, got shape {reference.shape}")

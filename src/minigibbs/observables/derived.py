@@ -1,4 +1,4 @@
-"""Quantities that are derived from observables, with errors by jackknife or bootstrap."""
+"""Quantities derived from observables, with errors by jackknife or bootstrap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minigibbs.results.observed import Blocks, Estimate, Observation, Observed, 
 from minigibbs.results.run import Run
 from minigibbs.system.boundary import checked
 
-_LEAST_SHARE = 0.01  # of the records that reweighted ones are worth, for an answer
+_LEAST_SHARE = 0.01  # smallest effective share of reweighted records
 
 __all__ = [
     "Estimate",
@@ -194,7 +194,7 @@ def correlation_length(
     one = run.observables[name]
     if one.labels[:2] != ("m=0", "m=1"):
         raise SampleError(
-            f"correlation_length needs a StructureFactor with m = 0 and 1; {name!r} is none"
+            f"correlation_length needs a StructureFactor with m = 0 and 1; {name!r} is not one"
         )
     length = side if side is not None else _square_side(len(run.domains))
     factor = 2.0 * math.sin(math.pi / length)
@@ -209,7 +209,9 @@ def correlation_length(
 def _square_side(n: int) -> int:
     side = math.isqrt(n)
     if side * side != n:
-        raise SampleError(f"correlation_length: give the lattice's side; {n} is no square")
+        raise SampleError(
+            f"correlation_length: give the lattice's side; {n} variables are not a square"
+        )
     return side
 
 
@@ -337,7 +339,7 @@ def overlap(run: Run) -> Observation:
 
 
 def _powers(run: Run, name: str, powers: tuple[int | str, ...]) -> Blocks:
-    """Blocks of powers of an observable, from `Moments` or from the series of a number."""
+    """Return blocks of powers of an observable, from `Moments` or from the series of a number."""
     one = run.observables[name]
     if one.labels == MOMENTS:
         columns = [MOMENTS.index(str(power)) for power in powers]
@@ -351,7 +353,7 @@ def _powers(run: Run, name: str, powers: tuple[int | str, ...]) -> Blocks:
 
 
 def _single(one: Observation) -> NDArray[np.float64]:
-    """The series of single chains: [row, record, number]."""
+    """Return the series of single chains: [row, record, number]."""
     way_out = "sample with mg.observables.Moments(...) of it"
     if one.data.series is None:
         raise SampleError(f"{one.name!r}: this run kept moments and no series; {way_out}")
@@ -364,7 +366,7 @@ def _single(one: Observation) -> NDArray[np.float64]:
 
 
 def _energy(run: Run, name: str | None) -> NDArray[np.float64]:
-    """The energies: [row, record]."""
+    """Return the energies: [row, record]."""
     if name is None:
         return run._need(run.energy, "energy")
     one = run.observables[name]
@@ -374,7 +376,7 @@ def _energy(run: Run, name: str | None) -> NDArray[np.float64]:
 
 
 def _blocks(run: Run, series: NDArray[np.float64]) -> Blocks:
-    """The blocks of a series [row, record, number] of a run."""
+    """Return the blocks of a series [row, record, number] of a run."""
     labels, count = ("",) * series.shape[2], np.full(len(series), series.shape[1])
     by_rows = run.info.ended == "converged"
     return Observed(("",), (labels,), series, count, by_rows=by_rows).blocks

@@ -1,4 +1,4 @@
-"""The energy as an observable: at every record, whatever a run's budget for energies."""
+"""Energy as an observable, measured at every record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class Energy(Observable):
-    """The energy of the state, `graph.energy(x)`: beta E in physics. Lower is more probable.
+    """Energy of the state, `graph.energy(x)`: beta E in physics. Lower is more probable.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Energy(Observable):
     name = "energy"
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """For all graphs; on a GPU for those whose factors are stored."""
+        """Prepare the observable; on a GPU, the graph's factors must be explicit."""
 
         def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
             found = np.empty(len(states))
@@ -44,7 +44,7 @@ class Energy(Observable):
             found += graph.rest.offset
             for stencil in graph.stencils:
                 found += stencil.energies(states)
-            if graph.implicits:  # one by one: sums of several at a time may differ in the last bit
+            if graph.implicits:  # one by one: sums of several may differ in the last bit
                 found += [float(graph.implicit_energies(state[None])[0]) for state in states]
             out[:, 0] = 0.0 - found
 
@@ -58,17 +58,17 @@ class Energy(Observable):
         return Measure(("",), evaluate, energy, (graph.packed, graph.offset), Sums(of))
 
     def expected(self, answer: Answer) -> float | None:
-        """By the joint marginals of all factors."""
+        """Compute the mean from the joint marginals of all factors."""
         return None if answer.graph is None else 0.0 - mean_log_potential(answer.graph)
 
 
 @kernel
 def energy(x, parameters, out):
-    """The energy of one state."""
+    """Compute the energy of one state."""
     out[0] = 0.0 - (total_energy(parameters[0], x) + parameters[1])
 
 
 @kernel
 def energy_of_sum(sums, parameters, out):
-    """The energy, from the sum of the factors."""
+    """Compute the energy from the sum of the factors."""
     out[0] = 0.0 - (sums[0] + parameters[0])

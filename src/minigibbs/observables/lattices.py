@@ -1,4 +1,4 @@
-"""What lattices are looked at by: correlations by distance, and the structure factor."""
+"""Observables of lattices: correlations by distance, and the structure factor."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from minigibbs.system.boundary import checked
 class Correlations(Observable):
     """Pair correlations along the axes of a lattice, at distances 1, 2, ... up to `largest`.
 
-    The mean of s_i s_j over pairs at that distance if variables have two values; otherwise the
-    share of pairs with equal values.
+    Each is the mean of s_i s_j over pairs at that distance if variables have two values. Otherwise
+    it is the share of pairs with equal values.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Correlations(Observable):
     periodic: bool = True
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """For lattices with all variables of the graph."""
+        """Prepare the observable for a lattice with all variables of the graph."""
         sides = check_shape(self.shape, len(graph), self.name)
         most = max(sides) - 1
         largest = max(min(sides) // 2, 1) if self.largest is None else self.largest
@@ -69,7 +69,7 @@ class Correlations(Observable):
 
 @kernel
 def correlations(x, parameters, out):
-    """For each distance a pass along each axis that is long enough."""
+    """Compute each distance by a pass along each axis that is long enough."""
     sides, periodic, spins = parameters
     for place in range(len(out)):
         distance, same, pairs, stride = place + 1, 0, 0, 1
@@ -89,7 +89,7 @@ def correlations(x, parameters, out):
 
 @entry
 def correlations_of(states, parameters, out):
-    """The same of each row of states."""
+    """Compute the correlations of each row of states."""
     for k in range(len(states)):
         correlations(states[k], parameters, out[k])
 
@@ -97,7 +97,7 @@ def correlations_of(states, parameters, out):
 @checked(SampleError)
 @dataclass(frozen=True)
 class StructureFactor(Observable):
-    """The structure factor S(k) = |sum of s_j exp(i k r_j)|^2 / n of spins on a periodic lattice.
+    """Structure factor S(k) = |sum of s_j exp(i k r_j)|^2 / n of spins on a periodic lattice.
 
     Wave numbers are 2 pi m / side along each axis, for m from 0 to `largest`, averaged over the
     axes. `mg.observables.correlation_length` needs m = 0 and 1.
@@ -124,7 +124,7 @@ class StructureFactor(Observable):
     largest: int = 1
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """For lattices of spins with all variables of the graph."""
+        """Prepare the observable for a lattice of spins with all variables of the graph."""
         need_spins(graph, "structure-factor", "use mg.observables.Correlations")
         sides = check_shape(self.shape, len(graph), self.name)
         if len(set(sides)) > 1:
@@ -141,7 +141,7 @@ class StructureFactor(Observable):
 
 
 def _layers(side: int, dimensions: int) -> Terms:
-    """The spins that are up in each layer across each axis, from the last axis to the first."""
+    """Return sums of the spins in each layer across each axis, from the last axis to the first."""
     number = np.arange(side**dimensions, dtype=np.int32).reshape((side,) * dimensions)
     across = [np.moveaxis(number, axis, 0) for axis in range(dimensions - 1, -1, -1)]
     variables = np.concatenate([layers.ravel() for layers in across])
@@ -151,7 +151,7 @@ def _layers(side: int, dimensions: int) -> Terms:
 
 @kernel
 def structure_factor(x, parameters, out):
-    """Spins are summed over layers across an axis, and waves over the layers."""
+    """Sum spins over layers across an axis, and waves over the layers."""
     side, dimensions, cos, sin = parameters
     for m in range(len(out)):
         out[m] = 0.0
@@ -174,7 +174,7 @@ def structure_factor(x, parameters, out):
 
 @kernel
 def waves_of_layers(sums, parameters, out):
-    """The same, from how many spins are up in each layer."""
+    """Compute the structure factor from the number of spins up in each layer."""
     side, dimensions, cos, sin = parameters
     count = 1
     for _ in range(dimensions - 1):
@@ -192,13 +192,13 @@ def waves_of_layers(sums, parameters, out):
 
 @entry
 def waves_of_rows(sums, parameters, out):
-    """The same for each row of sums."""
+    """Compute the structure factor of each row of sums."""
     for k in range(len(sums)):
         waves_of_layers(sums[k], parameters, out[k])
 
 
 @entry
 def structure_factors(states, parameters, out):
-    """The same of each row of states."""
+    """Compute the structure factor of each row of states."""
     for k in range(len(states)):
         structure_factor(states[k], parameters, out[k])

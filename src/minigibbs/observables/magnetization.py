@@ -13,13 +13,13 @@ from minigibbs.observables.base import Measure, Observable, Sums, all_with, need
 from minigibbs.results.answer import Answer
 from minigibbs.system.boundary import checked
 
-_HIGHEST = 1000  # power: it is multiplied out at every record
+_HIGHEST = 1000  # largest power, computed by repeated multiplication at every record
 
 
 @checked(SampleError)
 @dataclass(frozen=True)
 class Magnetization(Observable):
-    """The mean of the spins, from -1 to 1: value 0 is spin -1, value 1 is spin +1.
+    """Mean of the spins, from -1 to 1: value 0 is spin -1, value 1 is spin +1.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Magnetization(Observable):
             raise SampleError(f"magnetization: power must be 1 to {_HIGHEST}, got {self.power!r}")
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """For graphs of spins."""
+        """Prepare the observable for a graph of spins."""
         need_spins(graph, "magnetization", "use mg.observables.PottsOrder() or Count()")
         parameters = (int(self.power), bool(self.absolute), len(graph))
         of = plain(powers_of_means, power_of_mean, parameters, ("",))
@@ -56,7 +56,7 @@ class Magnetization(Observable):
         return plain(magnetizations, magnetization, parameters, ("",), sums)
 
     def expected(self, answer: Answer) -> float | None:
-        """The mean of the spins, by their marginals; powers must be measured."""
+        """Compute the mean of the spins from their marginals; powers must be measured."""
         if self.power != 1 or self.absolute or (answer.domains.sizes != 2).any():
             return None
         return float(2.0 * answer.shares.given[1::2].mean() - 1.0)
@@ -64,7 +64,7 @@ class Magnetization(Observable):
 
 @kernel
 def magnetization(x, parameters, out):
-    """The mean spin of a state, to a power."""
+    """Compute the mean spin of a state, to a power."""
     up = 0
     for i in range(len(x)):
         up += np.int64(x[i])
@@ -73,7 +73,7 @@ def magnetization(x, parameters, out):
 
 @literal
 def _power(up, parameters, out):
-    """A power of the mean spin, from the number of spins 1: one division, the same everywhere."""
+    """Compute a power of the mean spin from the number of spins 1, by one division."""
     power, absolute, spins = parameters
     mean = (2 * up - spins) / spins
     if absolute and mean < 0.0:
@@ -86,19 +86,19 @@ def _power(up, parameters, out):
 
 @literal
 def power_of_mean(sums, parameters, out):
-    """The same, from how many are 1."""
+    """Compute the power from the number of spins 1."""
     _power(np.int64(sums[0]), parameters, out)
 
 
 @entry
 def magnetizations(states, parameters, out):
-    """The same of each row of states."""
+    """Compute the power for each row of states."""
     for k in range(len(states)):
         magnetization(states[k], parameters, out[k])
 
 
 @entry
 def powers_of_means(sums, parameters, out):
-    """The same for each row of sums."""
+    """Compute the power for each row of sums."""
     for k in range(len(sums)):
         power_of_mean(sums[k], parameters, out[k])

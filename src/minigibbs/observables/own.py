@@ -1,9 +1,10 @@
-"""A user's function of the state as an observable: compiled here, never written to a file.
+"""User functions of the state as observables: compiled here, never written to a file.
 
-The function gets the state as signed 64-bit integers, in Python and in compiled code alike, so that
-differences of values do not wrap. It is first tried in Python on states of the graph: Python's
-errors say most. On the CPU it is compiled with bounds checks, since an index may depend on the
-state. Numba has no bounds checks for CUDA: there only the trial finds indices out of range.
+The function gets the state as signed 64-bit integers, in Python and in compiled code, so that
+differences of values do not wrap. It is first tried in Python on states of the graph, because
+Python's error messages are clearest. On the CPU it is compiled with bounds checks, because an index
+may depend on the state. Numba has no bounds checks for CUDA, where only the trial detects indices
+out of range.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from minigibbs.observables.base import Measure, Observable
 from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable, without_colors
 
-_MOST = 4096  # numbers that a function may give
+_MOST = 4096  # most numbers that a function may return
 _TRIALS = 6  # states that a function is tried on in Python
 _TRIAL_SECONDS = 1.0  # no further trial begins after this time
-_MOST_KNOWN = 64  # compiled functions that are kept
+_MOST_KNOWN = 64  # most compiled functions in the cache
 _PLAIN = (bool, int, float, complex, str, type(None))  # values that Numba compiles as constants
 _KNOWN: dict[Hashable, tuple[Any, Any]] = {}
 _HINT = "such as `def m(x): return (x == 1).mean()`"
@@ -43,7 +44,7 @@ _HINT = "such as `def m(x): return (x == 1).mean()`"
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Own(Observable):
-    """A function of the state; `x[i]` is the index of variable i's value, a signed integer.
+    """User function of the state; `x[i]` is the index of variable i's value, a signed integer.
 
     Numba compiles the function. `observe={"name": function}` makes an `Own` automatically.
 
@@ -64,12 +65,12 @@ class Own(Observable):
     """
 
     name = "own"
-    function: Callable[..., Any] | None = None  # None: it comes from a file, and is not known
-    width: int = 0  # as the file said, where the function is not known
-    called: str = ""  # its name in error messages; by default the function's own
+    function: Callable[..., Any] | None = None  # None: decoded from a file, without its code
+    width: int = 0  # as stored in the file, if the function is None
+    called: str = ""  # name in error messages; by default the function's name
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """Try it on states of the graph, and compile it."""
+        """Try the function on states of the graph, and compile it."""
         if self.function is None:
             labels = tuple(str(k) for k in range(self.width)) if self.width > 1 else ("",)
             return Measure(labels, _unknown)
@@ -81,7 +82,7 @@ class Own(Observable):
         return known[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For workers: functions travel in memory, those of notebooks and lambdas included."""
+        """Serialize for workers, including functions of notebooks and lambdas."""
         function = numba.cloudpickle.dumps(self.function)
         return {"function": function, "width": self.width, "called": self.called}
 
@@ -92,7 +93,7 @@ class Own(Observable):
 
 
 def as_observable(given: Any) -> Observable:
-    """An observable as it is, or a function as one."""
+    """Return an observable unchanged, or a function as an observable."""
     if isinstance(given, Observable):
         return given
     if not callable(given):
@@ -105,15 +106,15 @@ def _unknown(states: NDArray[Any], out: NDArray[np.float64]) -> None:
 
 
 class ObservableError(StoppedError):
-    """A user's function failed in the middle of a run; `run` holds what was sampled so far.
+    """A user's function failed during a run; `run` has the results so far.
 
-    That run has no observables: the failed function leaves holes in all of them.
+    That run has no observables, because records are missing in all of them.
     """
 
 
 def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> Measure:
-    plain = getattr(function, "py_func", function)  # of one that is compiled already
-    if not isinstance(plain, FunctionType):  # as np.mean, which Numba knows inside a function
+    plain = getattr(function, "py_func", function)  # if it is compiled already
+    if not isinstance(plain, FunctionType):  # such as np.mean, which Numba knows inside a function
         plain = _calling(plain)
     _refuse_flat(plain, called)
     _try(plain, called, _trial_states(graph))
@@ -124,7 +125,7 @@ def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> 
         if hasattr(user, "compile"):
             user.compile((state,))
             given = user.overloads[(state,)].signature.return_type
-        else:  # Numba is told to compile nothing
+        else:  # Numba is configured not to compile
             given = numba.typeof(user(some.copy()))
     except (NumbaError, TypeError) as error:
         reason = " ".join(without_colors(str(error)).split())[:400]
@@ -138,10 +139,10 @@ def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> 
 
 
 def _dispatchers(plain: FunctionType) -> tuple[Any, Any]:
-    """The function for the CPU and for CUDA kernels, compiled once for equal functions.
+    """Return the function compiled for the CPU and for CUDA kernels, once for equal functions.
 
-    A lambda written again, or a cell run again, makes an equal function. Numba compiles the values
-    of global names and closures as constants, so these must be equal, too.
+    A rewritten lambda or a repeated notebook cell makes an equal function. Numba compiles the
+    values of global names and closures as constants, so these must be equal, too.
     """
     key = _meaning(plain)
     if key in _KNOWN:
@@ -156,7 +157,7 @@ def _dispatchers(plain: FunctionType) -> tuple[Any, Any]:
 
 
 def _meaning(plain: FunctionType) -> Hashable:
-    """All that the compiled code depends on; None if it uses anything but plain constants."""
+    """Return everything that the compiled code depends on; None if it uses non-constants."""
     closure = inspect.getclosurevars(plain)
     values = {**closure.nonlocals, **closure.globals}
     nested = any(isinstance(one, CodeType) for one in plain.__code__.co_consts)
@@ -167,7 +168,7 @@ def _meaning(plain: FunctionType) -> Hashable:
 
 
 def _refuse_flat(plain: FunctionType, called: str) -> None:
-    """Raise for `x.flat`, the one access that Numba compiles without bounds checks."""
+    """Raise an error for `x.flat`, the only access that Numba compiles without bounds checks."""
     if "flat" in plain.__code__.co_names:
         raise SampleError(
             f"observe: {called} uses `.flat`, which compiled code does not check for indices "
@@ -176,7 +177,7 @@ def _refuse_flat(plain: FunctionType, called: str) -> None:
 
 
 def _calling(function: Any) -> Any:
-    """A Python function that calls something else."""
+    """Return a Python function that calls another callable."""
 
     def call(x):  # type: ignore[no-untyped-def]
         return function(x)
@@ -185,7 +186,7 @@ def _calling(function: Any) -> Any:
 
 
 def _trial_states(graph: FactorGraph) -> Iterator[NDArray[np.int64]]:
-    """States that agree with the evidence and with zeros: lowest, highest and random values."""
+    """Generate states that match evidence and constraints: lowest, highest and random values."""
     rng, clamped = np.random.default_rng(0), graph.evidence >= 0
     support = Support(graph) if len(graph.hard) else None
     for number in range(_TRIALS):
@@ -199,10 +200,10 @@ def _trial_states(graph: FactorGraph) -> Iterator[NDArray[np.int64]]:
 
 
 def _try(plain: Callable[..., Any], called: str, states: Iterable[NDArray[np.int64]]) -> None:
-    """Raise `SampleError` where a function fails in Python.
+    """Raise `SampleError` if a function fails in Python.
 
-    Divisions by zero pass: compiled code gives infinity. So does what only compiled code can call.
-    States are read-only: on a GPU, what a function wrote would be the chain's next state.
+    Divisions by zero pass, because compiled code returns infinity. Functions that only compiled
+    code can call pass, too. States are read-only: on a GPU, writes would change the chain's state.
     """
     begun = time.monotonic()
     for state in states:
@@ -227,7 +228,7 @@ def _failure(called: str, error: Exception, variables: int) -> SampleError:
 
 
 def _reporting(evaluate: Any, plain: Callable[..., Any], called: str) -> Any:
-    """The same, with errors of compiled code as ours: Python says which index it was."""
+    """Wrap `evaluate` to raise our errors; Python reports which index was out of range."""
 
     def reporting(states: NDArray[Any], out: NDArray[np.float64]) -> None:
         try:
@@ -245,7 +246,7 @@ def _reporting(evaluate: Any, plain: Callable[..., Any], called: str) -> Any:
 
 
 def _measure(user: Any, given: Any, called: str, state: NDArray[np.int64]) -> Measure:
-    """The measure of a compiled function that gives a value of a known type, tried on `state`."""
+    """Return the measure of a compiled function with a known return type, tried on `state`."""
     if isinstance(given, types.Number | types.Boolean):
         return Measure(("",), _numbers(user))
     if _several(given):
@@ -265,7 +266,7 @@ def _measure(user: Any, given: Any, called: str, state: NDArray[np.int64]) -> Me
 
 
 def _several(given: Any) -> bool:
-    """Whether a type is a tuple of numbers."""
+    """Return whether a type is a tuple of numbers."""
     if not isinstance(given, types.BaseTuple):
         return False
     kinds: Any = given
@@ -273,9 +274,9 @@ def _several(given: Any) -> bool:
 
 
 def _on_gpu(user: Any, given: Any, graph: FactorGraph) -> Any:
-    """The function for CUDA kernels, which have no bounds checks; None where it cannot run there.
+    """Return the function for CUDA kernels, without bounds checks; None if it cannot run there.
 
-    Kernels hand it the state as signed integers of the same width: all values have to fit.
+    Kernels pass the state as signed integers of the same width, so all values must fit.
     """
     if graph.sizes.max() - 1 > np.iinfo(f"i{graph.state_type.itemsize}").max:
         return None
@@ -340,9 +341,9 @@ def _mixed(user: Any, width: int) -> Any:
 
 
 def _spread(width: int) -> Any:
-    """A function that writes a tuple of several types to an array, place by place.
+    """Return a function that copies a tuple of several types to an array, without a loop.
 
-    Compiled code must know each place of such a tuple beforehand, so that it has no loop.
+    Compiled code must know each index into such a tuple at compile time.
     """
     lines = [f"    out[{place}] = values[{place}]" for place in range(width)]
     made: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What `observe=` may hold, and observables as plain data for files: no code."""
+"""Reading of `observe=`, and encoding of observables for files, without code."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.observables import OBSERVABLES, Observable, Own
 
-# A mapping from names to observables, functions or kinds; or one of these, or several.
+# A mapping from names to observables, functions or kinds; or one or several of these.
 Observe = Mapping[Any, Any] | Iterable[Any] | Observable | Callable[..., Any] | str | None
-_RESERVED = ("x", "indicator")  # names that ArviZ's posterior has already
+_RESERVED = ("x", "indicator")  # names that ArviZ uses in its posterior
 
-_STORED = {"energy": "energy-2"}  # names in files, where the meaning has changed
+_STORED = {"energy": "energy-2"}  # names in files of observables whose meaning has changed
 
 
 def read_observe(given: Any) -> dict[str, Observable]:
-    """Observables by name: from a mapping, from names of ready-made ones, or observables alone."""
+    """Read observables by name, from a mapping, names of ready-made ones, or observables alone."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -42,7 +42,7 @@ def read_observe(given: Any) -> dict[str, Observable]:
 
 
 def _own_name(one: Any) -> Any:
-    """What an observable is called that was given without a name."""
+    """Return the default name of an observable that was given without a name."""
     if isinstance(one, Observable):
         return one.name
     return one if isinstance(one, str) else getattr(one, "__name__", one)
@@ -67,9 +67,9 @@ def _read_one(name: str, one: Any) -> Observable:
 
 
 def encode(one: Observable, width: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """An observable for JSON; arrays go into `arrays` under names of their own.
+    """Encode an observable for JSON; arrays are added to `arrays` under unique names.
 
-    Of a user's function only its width is written: to continue with it, it must be given again.
+    For a user's function only its width is stored; to continue, the function must be given again.
     """
     if isinstance(one, Own):
         return {"name": one.name, "width": width}
@@ -100,7 +100,7 @@ def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def decode(described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Observable:
-    """The observable that `encode` described; raises `ValueError` for what cannot be one."""
+    """Decode the result of `encode`; raise `ValueError` for an impossible observable."""
     settings = dict(described)
     name = settings.pop("name")
     if name == Own.name:
@@ -131,7 +131,7 @@ def _setting(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def unknown(one: Observable) -> bool:
-    """Whether it holds a user's function that is not known here."""
+    """Return whether an observable contains a user function without its code."""
     if isinstance(one, Own):
         return one.function is None
     inner = getattr(one, "of", None)

@@ -1,1 +1,1 @@
-"""The paper reproduced: its figures, its table and its theorems; see docs/paper.md."""
+"""Reproduction of the paper: its figures, table and theorems; see docs/paper.md."""

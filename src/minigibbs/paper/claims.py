@@ -1,4 +1,4 @@
-"""Every lemma and theorem of the paper, its repair where it is false, and the bounds of our own."""
+"""Claims: the paper's lemmas and theorems, repaired versions of false ones, and our own bounds."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Check = Callable[..., Comparison]  # a function of `minigibbs.theory`
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that is claimed, and how to try it on random graphs."""
+    """A claim, and a generator of random trials of it."""
 
     title: str
     words: str
-    holds: bool  # what we know of it: docs/paper.md has a proof or a counterexample
+    holds: bool  # known truth: docs/paper.md has a proof or a counterexample
     make: Make
     axes: tuple[str, str]
 
 
 def _estimates(check: Check, draw: Callable[[Tape], tuple[FactorGraph, Estimator]]) -> Make:
-    """A claim on a graph and an estimator."""
+    """Return a generator of trials with a graph and an estimator."""
 
     def make(tape: Tape) -> Trial:
         graph, estimator = draw(tape)
@@ -47,7 +47,7 @@ def _estimates(check: Check, draw: Callable[[Tape], tuple[FactorGraph, Estimator
 def _both_batches(
     check: Check, draw: Callable[[Tape], tuple[FactorGraph, Estimator]], largest: float
 ) -> Make:
-    """A claim on a graph, a first batch and an estimator."""
+    """Return a generator of trials with a graph, a first batch and an estimator."""
 
     def make(tape: Tape) -> Trial:
         graph, estimator = draw(tape)
@@ -59,7 +59,7 @@ def _both_batches(
 
 
 def _concentrates(check: Check) -> Make:
-    """A claim on how far estimates stray."""
+    """Return a generator of trials about deviations of estimates."""
 
     def make(tape: Tape) -> Trial:
         graph = hostile_graph(tape, 1.0, indicators=True)
@@ -71,7 +71,7 @@ def _concentrates(check: Check) -> Make:
 
 
 def _batched(check: Check, draw: Callable[[Tape, FactorGraph], float]) -> Make:
-    """A claim on a graph and a batch."""
+    """Return a generator of trials with a graph and a batch."""
 
     def make(tape: Tape) -> Trial:
         graph = hostile_graph(tape, 1.5)
@@ -87,7 +87,7 @@ def _unbiased(tape: Tape) -> Trial:
 
 
 def _promises(sampler: Callable[[Tape], Any], strongest: float) -> Make:
-    """What a sampler's guaranteed slowdown says."""
+    """Return a generator of trials about a sampler's guaranteed slowdown."""
 
     def make(tape: Tape) -> Trial:
         graph, chosen = hostile_graph(tape, strongest), sampler(tape)

@@ -1,4 +1,4 @@
-"""The curves of the paper's figures: what each one is, how it is run, and where it is kept."""
+"""Curves of the paper's figures: their definitions, runs and files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FORMAT = "minigibbs-curve-2"
 
 @cache
 def paper_model(name: str) -> FactorGraph:
-    """The paper's Ising or Potts model, with the settings of its appendix."""
+    """Return the paper's Ising or Potts model, with the settings of its appendix."""
     return models.ising_rbf() if name == "ising" else models.potts_rbf()
 
 
@@ -49,11 +49,11 @@ def paper_model(name: str) -> FactorGraph:
 class Curve:
     """One line of a figure."""
 
-    name: str  # in files
+    name: str  # in file names
     label: str  # in figures
     model: str  # "ising" or "potts"
     sampler: Callable[[FactorGraph], Sampler]
-    seconds_only: bool = False  # its draws are another curve's, and only its time differs
+    seconds_only: bool = False  # draws equal another curve's; only the time differs
 
 
 def _min_gibbs(share: float) -> Callable[[FactorGraph], Sampler]:
@@ -91,7 +91,7 @@ _TEXTBOOK = Curve(
 
 
 def _baselines(model: str) -> list[Curve]:
-    """Plain Gibbs and our default sampler, which several figures share."""
+    """Return the curves of plain Gibbs and our default sampler, which several figures share."""
     return [
         Curve(f"{model}-gibbs", "Gibbs", model, lambda graph: Gibbs()),
         Curve(f"{model}-default", "our default", model, lambda graph: PoissonGibbs()),
@@ -159,7 +159,7 @@ FIGURES: dict[str, list[Curve]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a curve depends on beside itself."""
+    """Settings of a curve's runs."""
 
     updates: int = UPDATES
     seeds: int = 5
@@ -172,22 +172,22 @@ class Result:
     updates: NDArray[np.int64]  # [record]
     error: NDArray[np.float64]  # [seed, record] mean l2 distance of the marginals to uniform
     log_potential: NDArray[np.float64]  # [seed, record]
-    seconds_per_update: float  # processor time of one chain alone
+    seconds_per_update: float  # processor time of a single chain
     acceptance: float
     changed: float  # share of updates that changed a value
-    wall_seconds: float  # that all seeds together took
+    wall_seconds: float  # wall time of all seeds together
 
     @property
     def seconds(self) -> NDArray[np.float64]:
-        """The time axis: what one chain alone would have taken up to each record."""
+        """Time axis: processor time of a single chain up to each record."""
         return (self.updates * self.seconds_per_update).astype(np.float64)
 
 
 def compute(curve: Curve, settings: Settings, progress: bool) -> Result:
-    """Run a curve: every seed is a chain of one run; `KeyboardInterrupt` if that was cut short.
+    """Run a curve: every seed is a chain of one run; raise `KeyboardInterrupt` if interrupted.
 
-    Threads share the machine's cores while they run, so the time of an update is measured apart:
-    processor time of one chain alone.
+    Threads share the machine's cores during the run. The time per update is therefore measured
+    separately, as processor time of a single chain.
     """
     graph = paper_model(curve.model)
     values = graph.stats.max_domain
@@ -225,7 +225,7 @@ def _file(folder: Path, curve: Curve, settings: Settings) -> Path:
 
 
 def save(folder: Path, curve: Curve, settings: Settings, result: Result) -> None:
-    """Keep a finished curve, whole or not at all."""
+    """Save a finished curve atomically."""
     numbers = asdict(result)
     arrays = {name: numbers.pop(name) for name in ("updates", "error", "log_potential")}
     header = {"format": _FORMAT, "settings": _key(curve, settings), **numbers}
@@ -233,7 +233,7 @@ def save(folder: Path, curve: Curve, settings: Settings, result: Result) -> None
 
 
 def load(folder: Path, curve: Curve, settings: Settings) -> Result | None:
-    """A curve that was finished before; None if there is none, or of other settings, or damaged."""
+    """Load a finished curve; None if it is missing or damaged, or has other settings."""
     try:
         header, arrays = files.read_arrays(_file(folder, curve, settings), _FORMAT)
         if header.pop("settings") != _key(curve, settings):

@@ -1,10 +1,10 @@
-"""The paper's estimator (2) for models of pairs, at a cost that makes lambda = 4 * Psi^2 quick.
+"""The paper's estimator (2) for models of pairs, fast even for lambda = 4 * Psi^2.
 
-A pair is either at its minimum, where it adds nothing, or at its maximum, where every one of its
-draws adds log(1 + Psi / lambda). So only the number of draws at their maximum counts, and draws of
-independent Poisson variates add up: it is enough to sum the rates of the strong pairs that are at
-their maximum, and to draw one Poisson variate for them all. The distribution of the estimate is the
-same as that of `mg.PoissonEstimator`, which draws a variate for each.
+A pair is either at its minimum, where it adds nothing, or at its maximum, where each of its draws
+adds log(1 + Psi / lambda). So only the number of draws at maxima counts. Sums of independent
+Poisson variates are Poisson variates. It therefore suffices to sum the rates of the strong pairs at
+their maximum, and to draw one Poisson variate for all of them. The estimate has the same
+distribution as that of `mg.PoissonEstimator`, which draws one variate per factor.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from minigibbs.kernels.jit import FAST_MATH
 from minigibbs.kernels.poisson import poisson, poisson_vector
 from minigibbs.samplers import CustomEstimator
 
-_STRONG = 0.05  # expected draws from which looking at a pair is cheaper than drawing it
+_STRONG = 0.05  # expected draws from which on evaluating a pair is cheaper than drawing it
 
 
 def pair_estimator(graph: FactorGraph, batch: float) -> CustomEstimator:
-    """The estimator (2) with `batch` = lambda expected draws, for pairs that attract."""
+    """Build the estimator (2) with `batch` = lambda expected draws, for attractive pairs."""
     model = graph.packed
     if len(model.factors) or (model.pair_weight < 0).any():
         raise SampleError("pair_estimator: every factor must be a pair that attracts")
@@ -50,7 +50,7 @@ def _compiled() -> Any:
 
 
 def _estimate(model, x, stream, parameters):  # type: ignore[no-untyped-def]
-    """How many draws are at their maximum, times log(1 + Psi / lambda)."""
+    """Return the number of draws at their maximum, times log(1 + Psi / lambda)."""
     first, second, rate, rows, weak, gain = parameters
     total = 0.0
     for k in range(len(rate)):

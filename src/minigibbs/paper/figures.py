@@ -1,4 +1,4 @@
-"""The paper's figures: error of the marginals against updates, and against seconds."""
+"""Figures of the paper: error of the marginals against updates, and against seconds."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TITLES = {
     "neighbors": "Neighbors of the paper on the Potts model",
 }
 ERROR = "mean $\\ell_2$ error of the marginals"
-# Colors of Okabe and Ito, which people of every color vision can tell apart.
+# Colors of Okabe and Ito, which people with any color vision can distinguish.
 BATCHES = ("#E69F00", "#56B4E9", "#009E73", "#0072B2")
-TOP = 1.0  # of every error axis, so that figures can be compared
+TOP = 1.0  # upper limit of every error axis, so that figures are comparable
 GIBBS, OURS = "#000000", "#D55E00"
 
 
 def draw(name: str, results: Mapping[str, Result], folder: Path) -> list[Path]:
-    """Draw a figure against updates and against seconds, and write its numbers."""
+    """Plot a figure against updates and against seconds, and write its numbers."""
     written = []
     for suffix, figure in (
         ("", _against_updates(name, results)),
@@ -46,7 +46,7 @@ def draw(name: str, results: Mapping[str, Result], folder: Path) -> list[Path]:
 
 
 def _against_updates(name: str, results: Mapping[str, Result]) -> Any:
-    """The paper's form on the left, both axes logarithmic on the right."""
+    """Plot like the paper on the left, with two logarithmic axes on the right."""
     whole, (left, right) = plots.figure(2, width=10.0, height=4.6)
     for axes in (left, right):
         for curve, style in _styles(name):
@@ -73,7 +73,7 @@ def _against_seconds(name: str, results: Mapping[str, Result]) -> Any:
 
 
 def _logarithmic_errors(axes: Any) -> None:
-    """A logarithmic error axis that starts at a power of ten, in plain numbers."""
+    """Set a logarithmic error axis that starts at a power of ten, with plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
@@ -85,7 +85,7 @@ def _logarithmic_errors(axes: Any) -> None:
 
 
 def _thousands(axes: Any) -> None:
-    """Numbers of updates as 500k and 1M."""
+    """Format numbers of updates as 500k and 1M."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(5))
@@ -93,7 +93,7 @@ def _thousands(axes: Any) -> None:
 
 
 def _styles(name: str) -> list[tuple[Curve, dict[str, Any]]]:
-    """Plain Gibbs in black and ours in red stand out; batches go from orange to blue."""
+    """Return styles: plain Gibbs in black, ours in red, batches from orange to blue."""
     *others, gibbs, ours = FIGURES[name]
     batches = [curve for curve in others if not curve.seconds_only]
     styles: list[tuple[Curve, dict[str, Any]]] = [
@@ -109,7 +109,7 @@ def _styles(name: str) -> list[tuple[Curve, dict[str, Any]]]:
 
 
 def _line(axes: Any, x: Any, result: Result, curve: Curve, style: dict[str, Any]) -> None:
-    """The mean over seeds, with the range of the seeds behind it."""
+    """Plot the mean over seeds, with the range of the seeds as a band."""
     low, high = result.error.min(axis=0), result.error.max(axis=0)
     axes.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
     axes.plot(x, result.error.mean(axis=0), label=curve.label, **style)
@@ -127,7 +127,7 @@ def _finish(whole: Any, name: str, results: Mapping[str, Result]) -> None:
 
 
 def _csv(name: str, results: Mapping[str, Result]) -> str:
-    """Every curve at every record: mean, range and each seed."""
+    """Return every curve at every record as CSV: mean, range and each seed."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     seeds = len(next(iter(results.values())).error)
@@ -145,7 +145,7 @@ def _csv(name: str, results: Mapping[str, Result]) -> str:
 
 
 def summarize(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """The end of every curve in numbers: error, speed, log-potential and changes."""
+    """Return the final numbers of every curve: error, speed, log-potential and flip rate."""
     rows = []
     for curve in FIGURES[name]:
         result = results[curve.name]

@@ -1,4 +1,4 @@
-"""What was reproduced, in words and tables for people."""
+"""Report of a reproduction in text and tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minigibbs.paper.reproduce import Reproduction
 
 
 def report(made: Reproduction) -> str:
-    """Everything that was made, as Markdown."""
+    """Return all results as Markdown."""
     parts = [f"## {TITLES[name]}\n\n{figure_table(rows)}" for name, rows in made.figures.items()]
     if made.table:
         parts.append(f"## Table 1: what an update costs\n\n{table.report(made.table)}")
@@ -22,7 +22,7 @@ def report(made: Reproduction) -> str:
 
 
 def figure_table(rows: list[dict[str, Any]]) -> str:
-    """The end of each curve of a figure."""
+    """Return the final numbers of a figure's curves as a table."""
     lines = [
         "| curve | last error (range of seeds) | µs per update | accepted | changed "
         "| mean log-potential |",

@@ -1,4 +1,4 @@
-"""`minigibbs reproduce`: figures, table and theorems, each by name, resumed where they stopped."""
+"""Function of `minigibbs reproduce`: figures, table and theorems by name, resumable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEDS = 5
 
 @dataclass
 class Reproduction:
-    """What was made: files, and the results in numbers."""
+    """Result of a reproduction: files and numbers."""
 
     files: list[Path] = field(default_factory=list)
     figures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Reproduction:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The results as JSON can hold them."""
+        """Return the results in a form that JSON can represent."""
         return {
             "files": [str(path) for path in self.files],
             "figures": self.figures,
@@ -76,24 +76,24 @@ def reproduce(
     target
         One of `TARGETS`.
     output
-        The folder for pictures, numbers and finished curves; made if need be.
+        Folder for pictures, numbers and finished curves; created if missing.
     quick
-        Short curves of two seeds and few graphs: a minute in all, to see that it works.
+        Short curves of two seeds and few graphs, as a test of about a minute.
     seeds
-        Chains of each curve; by default 5, or 2 where `quick`.
+        Chains of each curve; by default 5, or 2 if `quick`.
     fresh
-        Run curves again that were finished before.
+        Whether to run finished curves again.
     progress
-        Show a bar for each curve if stderr is a terminal.
+        Whether to show a progress bar per curve if stderr is a terminal.
     tell
-        Called with a line of text before each piece of work.
+        Function that gets a line of text before each step.
     """
     if target not in TARGETS:
         raise SampleError(f"nothing is called {target!r}; choose one of {', '.join(TARGETS)}")
     wanted = seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS
     if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
         raise SampleError(f"seeds must be an integer of at least 1, got {seeds!r}")
-    plots.figure(1)  # before any work: Matplotlib may be missing
+    plots.figure(1)  # before long work, because Matplotlib may be missing
     folder = _prepare(Path(output))
     begun, made = time.perf_counter(), Reproduction()
     settings = Settings(QUICK_UPDATES if quick else UPDATES, wanted)
@@ -113,7 +113,7 @@ def reproduce(
 
 
 def _prepare(folder: Path) -> Path:
-    """Make the folder, and see that it can be written to, before any work."""
+    """Create the folder and check that it is writable, before long work."""
     try:
         (folder / "curves").mkdir(parents=True, exist_ok=True)
         for place in (folder, folder / "curves"):
@@ -135,7 +135,7 @@ def _curves(
     progress: bool,
     tell: Callable[[str], None],
 ) -> dict[str, Result]:
-    """All curves of some figures, each run once; finished ones are read back."""
+    """Return the curves of some figures, each run once; finished ones are loaded."""
     every = {curve.name: curve for name in asked for curve in FIGURES[name]}
     results: dict[str, Result] = {}
     for number, (name, curve) in enumerate(every.items(), 1):

@@ -1,7 +1,7 @@
-"""Random trials that try to break a claim, and a search that climbs from the worst one found.
+"""Random trials that try to break a claim, and a local search from the worst one.
 
-A trial reads uniform numbers from a tape: the same numbers give the same trial, and numbers close
-to them a trial that is much like it. So one search serves every claim.
+A trial reads uniform numbers from a tape. Equal numbers give the same trial, and close numbers give
+a similar one. So one search works for every claim.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from minigibbs.samplers import Estimator, PoissonEstimator, SubsetEstimator
 from minigibbs.theory.bounds import Comparison
 
 SEED = 2018
-_TRIES = 100  # trials that cannot be enumerated are drawn anew
+_TRIES = 100  # most attempts to draw a trial that can be enumerated
 
 
 class Tape:
-    """Uniform numbers on [0, 1) that a trial reads, as many as it needs."""
+    """Sequence of uniform numbers on [0, 1) that a trial reads, extended as needed."""
 
     def __init__(self, rng: np.random.Generator, numbers: tuple[float, ...] = ()) -> None:
         self._rng, self._known = rng, numbers
-        self.numbers: list[float] = []  # those read so far
+        self.numbers: list[float] = []  # numbers read so far
 
     def next(self) -> float:
-        """The next number: a known one, or else a new one."""
+        """Return the next number, a known one if there is one."""
         place = len(self.numbers)
         self.numbers.append(
             self._known[place] if place < len(self._known) else float(self._rng.random())
@@ -41,23 +41,23 @@ class Tape:
         return self.numbers[-1]
 
     def uniform(self, low: float, high: float) -> float:
-        """A number between two."""
+        """Draw a number between two."""
         return low + (high - low) * self.next()
 
     def log_uniform(self, low: float, high: float) -> float:
-        """A number between two, all orders of magnitude alike."""
+        """Draw a number between two, uniform in its logarithm."""
         return math.exp(self.uniform(math.log(low), math.log(high)))
 
     def below(self, count: int) -> int:
-        """An integer from 0 on."""
+        """Draw an integer from 0 to `count` - 1."""
         return min(int(count * self.next()), count - 1)
 
     def chance(self, probability: float) -> bool:
-        """Whether something happens."""
+        """Return True with a given probability."""
         return self.next() < probability
 
     def near(self, rng: np.random.Generator) -> Tape:
-        """A tape with some of the numbers that were read moved, by a little or by much."""
+        """Return a tape with some of the numbers perturbed, by small or large amounts."""
         numbers = np.array(self.numbers)
         moved = rng.random(len(numbers)) < 2.0 / max(len(numbers), 1)
         size = 10.0 ** rng.uniform(-3.0, 0.0)
@@ -67,14 +67,14 @@ class Tape:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A claim on one graph, and what was found."""
+    """A claim on one graph, and the comparison found."""
 
     graph: FactorGraph
     settings: dict[str, Any]
     comparison: Comparison
 
     def __str__(self) -> str:
-        """The graph and the settings on one line, short but enough to see what happens."""
+        """Describe the graph and the settings on one line, with few digits."""
         parts = [f"domains {'x'.join(map(str, self.graph.sizes))}"]
         for group in self.graph.factors:
             arrays = group.arrays()
@@ -90,7 +90,7 @@ def _numbers(values: Any) -> str:
 
 
 def _setting(value: Any) -> str:
-    """A setting with every number in it at four digits."""
+    """Format a setting with every number at four digits."""
     return re.sub(r"\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(value))
 
 
@@ -98,12 +98,12 @@ Make = Callable[[Tape], Trial]
 
 
 def fresh(make: Make, number: int) -> tuple[Trial, Tape]:
-    """The random trial of that number."""
+    """Return the random trial with this index."""
     return _attempt(make, lambda rng: Tape(rng), number)
 
 
 def climb(make: Make, trial: Trial, tape: Tape, steps: int) -> Trial:
-    """The worst trial found in this number of steps, each near the worst so far."""
+    """Return the worst trial in this number of steps, each close to the worst so far."""
     for step in range(steps):
         other, its_tape = _attempt(make, tape.near, -1 - step)
         if other.comparison.strain > trial.comparison.strain:
@@ -114,7 +114,7 @@ def climb(make: Make, trial: Trial, tape: Tape, steps: int) -> Trial:
 def _attempt(
     make: Make, draw: Callable[[np.random.Generator], Tape], number: int
 ) -> tuple[Trial, Tape]:
-    """A trial that can be enumerated."""
+    """Return a trial that can be enumerated."""
     rng = np.random.default_rng([SEED, abs(number), int(number < 0)])
     for _ in range(_TRIES):
         tape = draw(rng)
@@ -126,9 +126,9 @@ def _attempt(
 
 
 def hostile_graph(tape: Tape, strongest: float, indicators: bool = False) -> FactorGraph:
-    """One to three variables: weak or strong factors, ties, repulsion, fields, peaks.
+    """Draw a graph of up to three variables: weak or strong factors, ties, repulsion, fields.
 
-    `indicators` asks for factors with two values only, whose Poisson estimates have few points.
+    With `indicators`, factors have two values only, so that Poisson estimates have few points.
     """
     count = 1 + tape.below(3)
     sizes = [2 + tape.below(2) for _ in range(count)]
@@ -158,7 +158,7 @@ def hostile_graph(tape: Tape, strongest: float, indicators: bool = False) -> Fac
 
 
 def bounded_estimates(tape: Tape) -> tuple[FactorGraph, Estimator]:
-    """A graph, and an estimator whose estimates cannot stray beyond some delta."""
+    """Draw a graph, and an estimator whose deviations are bounded by some delta."""
     kind = tape.below(3)
     graph = hostile_graph(tape, 4.0 if kind == 0 else 1.0, indicators=kind == 2)
     if kind == 0:
@@ -171,14 +171,14 @@ def bounded_estimates(tape: Tape) -> tuple[FactorGraph, Estimator]:
 
 
 def poisson_estimates(tape: Tape, graph: FactorGraph) -> tuple[Estimator, float]:
-    """Poisson estimates, and a few of their steps to truncate them at."""
+    """Return Poisson estimates, and a bound of a few of their steps for truncation."""
     batch = graph.stats.total_energy * tape.log_uniform(0.5, 30.0)
     step = math.log1p(graph.stats.total_energy / batch)
     return PoissonEstimator(batch), step * tape.uniform(0.6, 3.0)
 
 
 def any_estimates(tape: Tape) -> tuple[FactorGraph, Estimator]:
-    """A graph, and an estimator that may or may not leave its distribution alone."""
+    """Draw a graph, and an estimator with any stationary distribution."""
     if tape.chance(0.5):
         graph = hostile_graph(tape, 2.0)
         return graph, SubsetEstimator(1 + tape.below(graph.stats.factors))
@@ -187,6 +187,6 @@ def any_estimates(tape: Tape) -> tuple[FactorGraph, Estimator]:
 
 
 def local_batch(tape: Tape, graph: FactorGraph) -> float:
-    """A lambda for MGPMH, of at least L, and small enough to enumerate minibatches."""
+    """Draw a lambda for MGPMH, at least L, and small enough to enumerate minibatches."""
     local = graph.stats.local_energy
     return max(local, min(local**2 * tape.log_uniform(0.5, 30.0), 12.0))

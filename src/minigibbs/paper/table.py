@@ -1,9 +1,9 @@
-"""The paper's table: what an update costs, measured as one quantity grows and the others stay.
+"""The paper's table: cost of an update, measured while one quantity grows and the others are fixed.
 
-The family is a ring of n variables with D values each, k parallel Potts factors of weight w between
-neighbors. Then Delta = 2k, L = 2kw, Psi = nkw, and each can grow alone: Delta with k (and w
-falling), Psi with n, L with w (and n falling). All rates stay below 1, where our way of drawing
-saves nothing over the paper's.
+The family is a ring of n variables with D values each, and k parallel Potts factors of weight w
+between neighbors. Then Delta = 2k, L = 2kw, Psi = nkw, and each can grow alone: Delta with k (and
+decreasing w), Psi with n, L with w (and decreasing n). All rates are below 1, where our way of
+drawing saves nothing over the paper's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UPDATES = 2_000
 
 @dataclass(frozen=True)
 class Member:
-    """A graph of the family, by the paper's quantities."""
+    """A graph of the family, in terms of the paper's quantities."""
 
     Delta: int
     D: int
@@ -48,7 +48,7 @@ class Member:
     Psi: float
 
     def graph(self) -> FactorGraph:
-        """The ring."""
+        """Build the ring."""
         n, copies = round(2 * self.Psi / self.L), self.Delta // 2
         i = np.repeat(np.arange(n), copies)
         return FactorGraph(np.full(n, self.D), [Potts(i, (i + 1) % n, self.L / self.Delta)])
@@ -56,14 +56,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Family:
-    """One quantity grows."""
+    """Graphs in which one quantity grows."""
 
     grows: str  # a key of QUANTITIES
     values: tuple[float, ...]
-    fixed: Member  # but for the quantity that grows
+    fixed: Member  # all but the quantity that grows
 
     def members(self) -> list[Member]:
-        """The graphs, from the smallest."""
+        """Return the graphs, from the smallest."""
         kind = int if self.grows in ("Delta", "D") else float
         return [
             Member(**{**vars(self.fixed), self.grows: kind(value)})  # type: ignore[arg-type]
@@ -71,15 +71,15 @@ class Family:
         ]
 
 
-Counts = tuple[float, float]  # draws and factor evaluations of an update
+Counts = tuple[float, float]  # draws and factor evaluations per update
 
 
 @dataclass(frozen=True)
 class Row:
-    """An algorithm, and the exponent that is claimed for each quantity.
+    """An algorithm, and the claimed exponent of each quantity.
 
-    `operations` turns the counters of a run into the operations that the claim counts; `families`
-    replaces the standard ones where another term of a sum would hide the one that grows.
+    `operations` converts the counters of a run to the operations that the claim counts.
+    `families` replaces standard families in which another term would hide the growing one.
     """
 
     name: str
@@ -97,17 +97,17 @@ STANDARD = {
     "L": Family("L", (1.0, 2.0, 4.0, 8.0), _BASE),
     "Psi": Family("Psi", (4.0, 8.0, 16.0, 32.0), Member(Delta=512, D=8, L=2.0, Psi=8.0)),
 }
-# Where D * L^2 is to outweigh Delta and Psi^2: large domains, strong factors, a small ring.
+# Families in which D * L^2 outweighs Delta and Psi^2: large domains, strong factors, a small ring.
 _WIDE = Member(Delta=256, D=1024, L=4.0, Psi=16.0)
 _PROPOSALS = {
     "D": Family("D", (256, 512, 1024, 2048), _WIDE),
     "L": Family("L", (2.0, 4.0, 8.0), Member(Delta=256, D=1024, L=4.0, Psi=16.0)),
 }
-# Where Delta is to outweigh D * L^2.
+# Family in which Delta outweighs D * L^2.
 _DEGREES = {"Delta": Family("Delta", (256, 512, 1024, 2048), Member(512, 2, 1.0, 4.0))}
-# Where Psi^2 is to outweigh D * L^2.
+# Family in which Psi^2 outweighs D * L^2.
 _TOTALS = {"Psi": Family("Psi", (16.0, 32.0, 64.0), Member(Delta=512, D=2, L=1.0, Psi=16.0))}
-# Where theta is far above 1, so that the guarantee's L^2 is seen.
+# Family in which theta is far above 1, so that the L^2 of the guarantee is visible.
 _STRONG = {"L": Family("L", (16.0, 32.0, 64.0), Member(Delta=512, D=8, L=32.0, Psi=128.0))}
 
 
@@ -124,17 +124,17 @@ def _both(member: Member, counts: Counts) -> float:
 
 
 def _per_move(member: Member, counts: Counts) -> float:
-    """The draws of a proposal that differs, which is D - 1 of D."""
+    """Return the draws of a proposal that differs, which is D - 1 of D."""
     return counts[0] * member.D / (member.D - 1)
 
 
 def _mgpmh_as_stated(member: Member, counts: Counts) -> float:
-    """Every draw for every value, and all factors at each acceptance."""
+    """Count every draw for every value, and all factors at each acceptance."""
     return member.D * counts[0] + member.Delta
 
 
 def _double_min_as_stated(member: Member, counts: Counts) -> float:
-    """First draws for every value; the second ones are what is left beside MGPMH's own."""
+    """Count first draws for every value; second draws are those beyond MGPMH's."""
     first = count(member.graph(), MGPMH(batch=member.L**2))[0]
     return member.D * first + counts[0] - first
 
@@ -221,31 +221,31 @@ ROWS = [
 
 @dataclass(frozen=True)
 class Cell:
-    """A row's measurements along one family."""
+    """Measurements of a row along one family."""
 
     row: Row
     family: Family
     operations: list[float]  # per update, one for each member
-    seconds: list[float]  # per update; empty where no time was taken
+    seconds: list[float]  # per update; empty without time measurements
 
     @property
     def exponent(self) -> float:
-        """By which power the operations grow."""
+        """Exponent of the growth of operations."""
         return fit(self.family.values, self.operations)
 
     @property
     def time_exponent(self) -> float | None:
-        """By which power the time grows."""
+        """Exponent of the growth of time."""
         return fit(self.family.values, self.seconds) if self.seconds else None
 
     @property
     def claimed(self) -> float:
-        """The exponent of the claim."""
+        """Exponent of the claim."""
         return self.row.exponents[self.family.grows]
 
 
 def fit(values: Sequence[float], measured: Sequence[float]) -> float:
-    """The slope of a straight line through logarithms.
+    """Return the slope of a straight line through logarithms.
 
     >>> round(fit([1, 2, 4, 8], [3, 12, 48, 192]), 6)
     2.0
@@ -255,7 +255,7 @@ def fit(values: Sequence[float], measured: Sequence[float]) -> float:
 
 
 def count(graph: FactorGraph, sampler: Sampler) -> Counts:
-    """Draws and factor evaluations of an update, from a run's counters."""
+    """Return draws and factor evaluations per update, from a run's counters."""
     info = sample(
         graph,
         sampler,
@@ -270,7 +270,7 @@ def count(graph: FactorGraph, sampler: Sampler) -> Counts:
 
 
 def cells() -> list[tuple[Row, Family]]:
-    """What there is to measure."""
+    """Return all pairs of rows and families to measure."""
     return [
         (row, row.families.get(quantity, STANDARD[quantity]))
         for row in ROWS
@@ -291,7 +291,7 @@ def measure(row: Row, family: Family, stretch: float) -> Cell:
 
 
 def report(found: list[Cell]) -> str:
-    """A table in Markdown: claimed, counted and timed exponents."""
+    """Return claimed, counted and timed exponents as a Markdown table."""
     lines = [
         "| algorithm | claim | grows | from, to | claimed | counted | timed |",
         "|---|---|---|---|---|---|---|",
@@ -307,7 +307,7 @@ def report(found: list[Cell]) -> str:
 
 
 def write(found: list[Cell], folder: Path) -> list[Path]:
-    """The exponents as Markdown, every measurement as CSV."""
+    """Write the exponents as Markdown, and every measurement as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["algorithm", "grows", *QUANTITIES, "operations", "seconds"])

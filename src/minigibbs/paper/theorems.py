@@ -1,4 +1,4 @@
-"""The claims on random graphs: how often each fails, the worst case found, pictures and numbers."""
+"""Claims on random graphs: failure counts, the worst case found, plots and numbers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from minigibbs.system import files
 from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL
 
 GRAPHS, QUICK_GRAPHS = 400, 30
-TOLERANCE = 1e-9  # Poisson tails are cut at 1e-12, eigenvalues found to about 1e-14
+TOLERANCE = 1e-9  # Poisson tails are cut at 1e-12, eigenvalues are accurate to about 1e-14
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A claim's comparisons on random graphs, and the worst case that a search from them found."""
+    """Comparisons of a claim on random graphs, and the worst case of a search from them."""
 
     sense: str
-    graphs: NDArray[np.int64]  # [point] the graph's number
+    graphs: NDArray[np.int64]  # [point] index of the graph
     claimed: NDArray[np.float64]  # [point]
     true: NDArray[np.float64]  # [point]
     worst: Trial
@@ -35,7 +35,7 @@ class Evidence:
 
     @property
     def failures(self) -> int:
-        """On how many graphs the claim is false."""
+        """Number of graphs on which the claim is false."""
         return int(np.count_nonzero(self.margins < -TOLERANCE))
 
     @property
@@ -45,9 +45,9 @@ class Evidence:
 
 
 def gather(name: str, graphs: int) -> Evidence:
-    """Try a claim on random graphs, and climb for as many steps from the worst of them.
+    """Test a claim on random graphs, then search for as many steps from the worst of them.
 
-    Not for distributions, which are equal but for rounding or not at all.
+    There is no search for distributions, which are equal up to rounding or clearly different.
     """
     make = CLAIMS[name].make
     trials = [fresh(make, number) for number in range(graphs)]
@@ -64,7 +64,7 @@ def gather(name: str, graphs: int) -> Evidence:
 
 
 def draw(evidence: Mapping[str, Evidence], folder: Path) -> list[Path]:
-    """Claim against truth, a panel each, and the numbers."""
+    """Plot claim against truth, one panel per claim, and write the numbers."""
     lines = -(-len(evidence) // 4)
     whole, rows = plots.grid(lines, 4, width=13.0, height=3.4 * lines)
     for axes, (name, found) in zip(rows.ravel(), evidence.items(), strict=False):
@@ -130,7 +130,7 @@ def _csv(evidence: Mapping[str, Evidence]) -> str:
 
 
 def worst_in_words(found: Evidence) -> str:
-    """The worst case in numbers: what was claimed, and what is true."""
+    """Describe the worst case in numbers: the claimed and the true value."""
     worst = found.worst.comparison
     if found.sense == EQUAL:
         return f"off by {-worst.margin:.1e}"
@@ -140,7 +140,7 @@ def worst_in_words(found: Evidence) -> str:
 
 
 def report(evidence: Mapping[str, Evidence]) -> str:
-    """A table in Markdown: the claim, graphs, failures, and the worst case found."""
+    """Return a Markdown table: claim, graphs, failures, and the worst case found."""
     lines = [
         "| claim | in words | graphs | failures | worst found | where |",
         "|---|---|---|---|---|---|",

@@ -406,7 +406,7 @@ def _check(answer: Answer) -> None:
         if array.shape != (values,) or array.dtype != np.float64:
             raise ValueError(f"{name}: expected {values} doubles, got {array.shape} {array.dtype}")
         if (array < 0).any() or (name == "probability" and not (array <= 1 + 1e-9).all()):
-            raise ValueError(f"{name}: holds what it cannot")
+            raise ValueError(f"{name}: has entries outside its range")
     clamped = answer.clamped
     if clamped is not None and (clamped.shape != (len(answer.domains),) or clamped.dtype != bool):
         raise ValueError("clamped: expected a mark for each variable")

@@ -1,1 +1,1 @@
-"""From a request to a result: plan, groups of chains, the one run loop."""
+"""From a call to its result: the plan, the groups of chains and the run loop."""

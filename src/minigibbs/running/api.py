@@ -1,4 +1,4 @@
-"""`sample`, `sample_until` and `resume`: every way to run ends in the one loop."""
+"""Public functions `sample`, `sample_until` and `resume`, which all use the same run loop."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def sample(
         By default 1,000 sweeps.
     warmup : int, optional
         Length of each chain before anything is recorded: in sweeps, or in updates if the length is
-        given in updates. By default a quarter of the length, and 0 if `start` is a run.
+        given in updates. By default a quarter of the length, or 0 if `start` is a run.
     chains : int, optional
         Number of independent chains. By default 4, and 16,384 on a GPU.
     seed : int, optional
@@ -213,7 +213,7 @@ def sample_until(
     seed : int, optional
         Fixes every draw, whatever the number of threads.
     start : str, array-like or Run, default "dispersed"
-        First states, as in `mg.sample`.
+        Initial states, as in `mg.sample`.
     scan : str, optional
         Order of updates, as in `mg.sample`.
     record : Record, str or sequence of str, default ("marginals", "energy")
@@ -262,7 +262,7 @@ def sample_until(
         with Stage("preparing", progress):
             plan = options.plan(graph, None, max(graph.free, 1))
         goal.check_kept(plan.kept)
-        spacing = plan.thin * plan.energy_every  # of what the goal is looked at by
+        spacing = plan.thin * plan.energy_every  # updates between two energies
         plan = replace(plan, length=goal.first_length(plan.rows, spacing))
         return _run(options, plan, watch, goal, limit)
 
@@ -274,7 +274,7 @@ def _run(
     goal: Goal | None = None,
     max_time: float | None = None,
 ) -> Run:
-    """Run a plan from its beginning, in a new checkpoint if one is wanted."""
+    """Run a plan from its beginning, in a new checkpoint if one is requested."""
     interval = None if options.every is None else durations.seconds(options.every, "every")
     with Stage("preparing", options.progress):
         BACKENDS[plan.backend].check_memory(plan, snapshots=options.checkpoint is not None)
@@ -298,7 +298,7 @@ def _run_placed(
     goal: Goal | None,
     max_time: float | None,
 ) -> Run:
-    """Run groups that are placed, in a new checkpoint if one is wanted."""
+    """Run existing groups, in a new checkpoint if one is requested."""
     with runner_for(options.executor, plan, data, options.threads) as runner:
         if options.checkpoint is None:
             return loop.run(runner, options.progress, watch)
@@ -312,7 +312,7 @@ def _run_placed(
 
 
 def _place(plan: Plan, start: Any = RANDOM_START) -> tuple[Any, list[Group]]:
-    """What the sampler prepares, and the groups of chains at their start."""
+    """Return the sampler's prepared data, and the groups of chains at their initial states."""
     backend = BACKENDS[plan.backend]
     data = backend.prepare(plan)
     dispersed = plan.start == DISPERSED and 1 < plan.chains <= MOST_DISPERSED
@@ -347,8 +347,8 @@ def resume(
     checkpoint : str or path
         The folder given to `mg.sample` or `mg.sample_until`.
     updates : int, optional
-        Updates to add to the planned length of each chain. By default none; a finished run is then
-        returned as it is.
+        Updates to add to the planned length of each chain. By default none; a finished run is
+        then returned unchanged.
     sweeps : int, optional
         Sweeps to add to the planned length of each chain.
     progress : bool, default True
@@ -362,13 +362,13 @@ def resume(
     max_time : str or float, optional
         Time limit of this call for runs of `mg.sample_until`. By default as before.
     observe : function or mapping, optional
-        The functions of your own that the run observes, by name. Checkpoints hold no code, so they
-        must be given again. Observables of `mg.observables` are known.
+        The user functions that the run observes, by name. Checkpoints contain no code, so they
+        must be given again. Observables of `mg.observables` are restored automatically.
 
     Returns
     -------
     Run
-        The whole run, earlier records included.
+        The whole run, including earlier records.
 
     Raises
     ------
@@ -451,7 +451,7 @@ def _resume(
 
 
 def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:
-    """The plan with the user's functions, which its file could not hold, in their places."""
+    """Return the plan with the user's functions, which a file cannot contain."""
     for name, one in given.items():
         width = one.bind(plan.graph).width
         if name not in plan.observe:
@@ -471,7 +471,7 @@ def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:
 
 
 def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[Any, Loop]:
-    """The loop that a generation of a checkpoint holds, and what the sampler prepares."""
+    """Restore the run loop of a checkpoint's generation; also return the sampler's data."""
     plan = replace(base, length=found.header["length"])
     BACKENDS[plan.backend].check_memory(plan, snapshots=True)
     data, groups = _place(plan)
@@ -485,14 +485,14 @@ def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[An
 
 
 def _saved_goal(plan: Plan, request: dict[str, Any], found: Generation) -> Goal | None:
-    """The goal of a saved run, with its rounds so far."""
+    """Restore the goal of a saved run, with its rounds so far."""
     if "goal" not in request:
         return None
     return Goal(**request["goal"]).load(plan, found.header, found.states)
 
 
 def peek(checkpoint: str | os.PathLike[str]) -> Run:
-    """The run that a checkpoint holds so far; nothing is run, written or locked."""
+    """Read the run of a checkpoint without running, writing or locking anything."""
     saved = Checkpoint.inspect(checkpoint)
     plan, request = saved.read_plan()
     return saved.latest(lambda found: saved_run(plan, found, _saved_goal(plan, request, found)))
@@ -505,7 +505,7 @@ def one_chain(
     stream: NDArray[np.uint64] | None = None,
     scan: str = "random",
 ) -> CpuGroup | LockstepGroup:
-    """A chain on its own that records nothing, at its start: to be timed or looked at."""
+    """Create a chain that records nothing, at its initial state, to be timed or inspected."""
     scan_or_own = None if sampler.sweeps else scan
     plan = Options(sampler=sampler, chains=1, seed=0, scan=scan_or_own, record=()).plan(graph, 0, 1)
     state = start_states(graph, "random", 1, 0)[0] if state is None else state
@@ -523,12 +523,12 @@ def time_updates(
     clock: Callable[[], float] = time.perf_counter,
     choose: Callable[[Sequence[float]], float] = min,
 ) -> float:
-    """Seconds per update of one chain after a short warm-up: the best of five stretches.
+    """Measure seconds per update of one chain after a short warm-up: the best of five stretches.
 
     A chain whose shortest stretch takes longer than `seconds` is timed once.
 
-    With `time.thread_time` for a clock, processor time: what others do on the machine counts less.
-    With `statistics.fmean` to choose, it counts: for plans of what fits into a time.
+    With `clock=time.thread_time`, processor time is measured, which other processes affect less.
+    With `choose=statistics.fmean`, delays count: use it to plan what fits into a time limit.
     """
     group = one_chain(graph, sampler)
     group.compile()

@@ -1,7 +1,7 @@
-"""How often energies are recorded where nobody said: as often as a tenth of the time allows.
+"""Default spacing of energy records, such that energies take a tenth of the time.
 
-The choice goes by predicted costs, never by the clock, so that a seed gives the same records on
-every machine.
+The choice uses predicted costs, never the clock, so that a seed gives the same records on every
+machine.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from minigibbs.samplers import Sampler
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.registry import chromatic_layout
 
-SHARE = 0.1  # of a chain's time that its energies may take
-SHARE_UNTIL = 0.5  # the same where a run continues until the energy's sample size is reached
-_MOST_UNTIL = 10  # records between two energies, where a run continues until it has enough of them
-_NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out may add up to
-_LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
-_LONG_ROW = 8  # pairs a variable from which on they are summed variable by variable
+SHARE = 0.1  # largest share of a chain's time for its energies
+SHARE_UNTIL = 0.5  # the same for runs that continue until the energy's ESS is reached
+_MOST_UNTIL = 10  # most records between two energies in such runs
+_NEGLIGIBLE = 1e-17  # bound of the sum of omitted pairs, relative to the sum of |weight|
+_LEAST_TRIMMED = 1000  # least pairs for which trimming is tried
+_LONG_ROW = 8  # pairs per variable from which on they are summed by rows
 
-# Nanoseconds, by the same scale as `samplers.costs`.
+# Nanoseconds, on the same scale as `samplers.costs`.
 _PAIR, _FAR_PAIR = 1.8, 3.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
-_CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
-# The same in chromatic scans, where updates and energies of pairs are so much cheaper.
+_CALL = 20_000.0  # overhead of the energy of an implicit group
+# The same in chromatic scans, whose updates and energies of pairs are cheaper.
 _COLOR_PAIR = 0.9
-_DEARER = 3.0  # how much dearer energies are in other layouts of colors
-_UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
-_SWEEP = 40.0  # an update of a sampler that sweeps, about
+_DEARER = 3.0  # how much more energies cost, relative to updates, in other layouts
+_UNNOTICED = 2e6  # time of all energies of a chain that is always acceptable
+_SWEEP = 40.0  # approximate cost of an update of samplers of whole sweeps
 _CACHE = 32e6  # bytes
-_MOST_COSTS = 32  # samplers whose costs are kept per graph
+_MOST_COSTS = 32  # samplers whose costs are stored per graph
 
 
 class EnergyPairs(NamedTuple):
-    """The pairs that an energy is summed from."""
+    """Pairs over which an energy is summed."""
 
     pair: NDArray[np.int32]  # [P, 2]
     weight: NDArray[np.float64]  # [P]
-    rows: NDArray[np.int64]  # [n + 1] where each first variable's begin; empty where they are few
-    second: NDArray[np.int32]  # [P] the other variables, beside rows
+    rows: NDArray[np.int64]  # [n + 1] first pair of each first variable; empty for few pairs
+    second: NDArray[np.int32]  # [P] second variables, if there are rows
 
 
 def energy_pairs(graph: FactorGraph) -> EnergyPairs:
-    """The pairs of a graph without those that no energy would notice: their sum is rounding."""
+    """Return the pairs of a graph, without those whose sum is below the rounding error."""
 
     def make() -> EnergyPairs:
         pair, weight = _trimmed(graph.packed.pair, graph.packed.pair_weight)
@@ -71,7 +71,7 @@ def _trimmed(
 
 
 def _rows(pair: NDArray[np.int32], variables: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Where each first variable's pairs begin, if they come in order and a variable has many."""
+    """Return the first pair of each variable, if pairs are sorted and variables have many."""
     first = pair[:, 0]
     if len(pair) < _LONG_ROW * variables or (first[1:] < first[:-1]).any():
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
@@ -80,7 +80,7 @@ def _rows(pair: NDArray[np.int32], variables: int) -> tuple[NDArray[np.int64], N
 
 
 def energy_cost(graph: FactorGraph) -> float:
-    """Nanoseconds of one energy, about."""
+    """Return the approximate nanoseconds of one energy."""
     pairs, factors = len(energy_pairs(graph).weight), graph.packed.factors
     slots = float((factors["scope_end"] - factors["scope_start"]).sum())
     cost = pairs * (_FAR_PAIR if 16 * pairs > _CACHE else _PAIR)
@@ -90,12 +90,12 @@ def energy_cost(graph: FactorGraph) -> float:
 
 
 def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
-    """Nanoseconds of one update, about."""
+    """Return the approximate nanoseconds of one update."""
 
     def make() -> float:
         try:
             operations = sampler.operations(graph)
-        except SampleError:  # it sweeps
+        except SampleError:  # it makes whole sweeps
             return _SWEEP
         return sum(count * COSTS[kind] for kind, count in operations.items())
 
@@ -103,7 +103,7 @@ def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
 
 
 def color_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
-    """Nanoseconds of one energy and of one update in a chromatic scan, about."""
+    """Return the approximate nanoseconds of one energy and one update in a chromatic scan."""
     layout = chromatic_layout(sampler, graph)
     update, energy = layout.cost(graph), layout.energy_cost(graph)
     if update is None:
@@ -122,9 +122,9 @@ def energy_every(
     share: float = SHARE,
     colors: bool = False,
 ) -> int:
-    """How many records lie between two energies; one at the end where no more fit.
+    """Return the number of records per energy; if only one energy fits, it is the last record.
 
-    `records` is None where a run continues until it has enough energies.
+    `records` is None if a run continues until it has enough energies.
     """
     own = chromatic_layout(sampler, graph).energy_cost(graph) if colors else None
     cost = energy_cost(graph) if own is None else own

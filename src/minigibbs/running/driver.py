@@ -1,7 +1,7 @@
-"""The one driver: advances a task until it ends, a signal arrives or its time is up.
+"""The driver, which advances a task until it ends, a signal arrives or its time is up.
 
 Runs (`running.loop`), fits (`learning.ascent`, `learning.climb`) and searches
-(`inference.maximize`) are tasks. None of them decides by the clock or by signals when to end.
+(`inference.maximize`) are tasks. Tasks never check the clock or signals to decide when to end.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ class Task(Protocol):
     """Long work in segments, which can end after any of them with a result."""
 
     def segment(self) -> str:
-        """Advance by a fraction of a second, where that can be chosen.
+        """Advance by one segment, of a fraction of a second if possible.
 
         Returns
         -------
         str
-            How the task ended, or "" if there is more to do. Work that cannot be cut into segments
-            lets `StopError` of `system.watch` through.
+            How the task ended, or "" if it has not. Work that cannot be split into segments
+            must not catch `StopError` of `system.watch`.
         """
 
     def keep(self) -> None:
         """Write a checkpoint if one is due."""
 
     def rest(self) -> None:
-        """Stop what still runs in the background; the task's state is then consistent."""
+        """Stop background work; the task's state is then consistent."""
 
 
 def drive(task: Task, watch: Watch) -> str:
     """Advance a task to its end, by at least one segment.
 
-    Signals are noted meanwhile: whatever happens, the task keeps a result.
+    Signals only set a flag meanwhile, so that the task always has a result.
 
     Parameters
     ----------
     task : Task
-        What to advance.
+        The task to advance.
     watch : Watch
-        The deadline and the signals of the call.
+        Deadline and signals of the call.
 
     Returns
     -------
     str
-        How the task ended: its own word, "interrupted", "terminated" or "time".
+        How the task ended: its own reason, "interrupted", "terminated" or "time".
     """
     with watch.noted():
         try:
@@ -58,7 +58,7 @@ def drive(task: Task, watch: Watch) -> str:
             return watch.signal
         except StopError:
             return watch.ended
-        except KeyboardInterrupt:  # raised within `watch.raised`, or by a handler that is not ours
+        except KeyboardInterrupt:  # raised within `watch.raised`, or by a foreign signal handler
             return watch.signal or INTERRUPTED
         finally:
             task.rest()

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Durations as numbers of seconds or texts such as "5min"."""
 
 from __future__ import annotations
 

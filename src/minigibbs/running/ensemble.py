@@ -1,8 +1,8 @@
-"""What every set of chains can do, whatever its layout, its device and its task.
+"""Contract of every set of chains, for any layout, device and task.
 
-The groups of a run implement this contract: chains of one variable at a time, chromatic scans and
-temperature ladders, on a CPU and on a GPU. So do the chains of learning. `tests/contract` checks
-every layout of `samplers.registry` against it, on every device.
+The groups of a run implement this contract: chains of single-variable updates, chromatic scans and
+temperature ladders, on a CPU and on a GPU. The chains of learning implement it, too.
+`tests/contract` checks every layout of `samplers.registry` against it, on every device.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-State = dict[str, NDArray[Any]]  # everything that chains need to continue, but for past records
+State = dict[str, NDArray[Any]]  # everything that chains need to continue, except past records
 
 
 class Ensemble(ABC):
@@ -21,7 +21,7 @@ class Ensemble(ABC):
     Attributes
     ----------
     chains : int
-        How many chains there are.
+        Number of chains.
     unit : int
         Updates that are made together: 1, or those of a whole sweep.
     """
@@ -36,15 +36,15 @@ class Ensemble(ABC):
         Returns
         -------
         array [chain, variable]
-            To be read. Clamped variables have their values.
+            Read-only by convention. Clamped variables have their values.
         """
 
     @abstractmethod
     def load(self, states: NDArray[Any]) -> None:
         """Continue from other states.
 
-        Random numbers continue, so that chains do not repeat what they drew before. What a sampler
-        carries beside the state begins anew.
+        Random numbers continue, so that chains do not repeat earlier draws. Auxiliary state of a
+        sampler is initialized again.
 
         Parameters
         ----------
@@ -63,26 +63,26 @@ class Ensemble(ABC):
         updates : int
             Updates per chain, a multiple of `unit`.
         recording : bool, default False
-            Whether to count and record what the plan asks for.
+            Whether to count and record as the plan requires.
         """
 
     @abstractmethod
     def state(self) -> State:
-        """Return what the chains need to continue.
+        """Return everything that the chains need to continue.
 
         Returns
         -------
         dict of arrays
-            The chains' own arrays where they are in this process, else copies. Copy them before
-            the chains advance.
+            Arrays of the chains if they are in this process, else copies. Copy them before the
+            chains advance.
         """
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned, in this process or in another.
+        """Continue from the result of `state`, in this process or another.
 
         Parameters
         ----------
         state : dict of arrays
-            Of chains with the same plan.
+            State of chains with the same plan.
         """

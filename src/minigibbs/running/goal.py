@@ -1,14 +1,15 @@
-"""When chains have run long enough: R-hat and effective sample size, looked at in rounds.
+"""Convergence criteria of `sample_until`: R-hat and effective sample size, checked in rounds.
 
-Rounds grow by the square root of 2. Their ends, and how much of the records is looked at, depend on
-updates alone, never on the clock: a seed fixes where a run that converges stops, whatever it runs
-on and however often it was resumed. Only a run whose time is up stops elsewhere.
+Rounds grow by the square root of 2. Their ends and the number of records that are read depend only
+on updates, never on the clock. So a seed determines where a converging run stops, on any hardware
+and however often it was resumed. Only a run whose time is up stops elsewhere.
 
-A run stops by what it sees within chains: how parts of the same chain differ. Its errors come from
-how chains differ. The two are independent, so that runs do not stop when their errors look small by
-chance. Chains are compared with each other only to refuse those that plainly disagree.
+The decision to stop uses variation within chains: how parts of the same chain differ. The errors
+of a run use variation between chains. The two are independent, so runs do not stop because their
+errors look small by chance. Chains are compared with each other only to detect clear
+disagreement.
 
-Without a warm-up of its own a run drops the first quarter of its chains at every look.
+Without an explicit warm-up, every check drops the first quarter of each chain.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from minigibbs.results.run import Run
 from minigibbs.running.plan import Plan
 from minigibbs.system.watch import current
 
-_LEAST_RECORDS = 50  # a chain: in the first round, and looked at
-_KEPT = 5  # rounds that are remembered: they go back to a quarter of the run
-_DROPPED = 0.3  # share of a run, of which the longest round below it is dropped: about a quarter
-_MOST_ENERGIES = 20_000  # of all chains that are looked at, or four times the ESS that is wanted
-_MOST_DRAWS = 4_000  # of all chains that are looked at for each value, or four times the ESS
-_MOST_WANTED = 2.0**53  # records that anybody can ask for
-_MOST_VARIABLES = 25  # whose draws are looked at,
-_MOST_VALUES = 10  # each, as in `diagnostics.judge`
-_LEAST_VALUES = 5  # of all these variables, and one more for each of this number of updates:
-_UPDATES_PER_VALUE = 10**6  # some 50 ms of sampling, where a look at a value takes 3 ms
+_LEAST_RECORDS = 50  # per chain: in the first round, and in checks
+_KEPT = 5  # most past rounds that are stored: they go back to a quarter of the run
+_DROPPED = 0.3  # the longest round below this share is dropped: about a quarter of the run
+_MOST_ENERGIES = 20_000  # that checks read, over all chains, or four times the required ESS
+_MOST_DRAWS = 4_000  # that checks read per value, over all chains, or four times the required ESS
+_MOST_WANTED = 2.0**53  # largest number of records that can be requested
+_MOST_VARIABLES = 25  # most variables whose draws are checked,
+_MOST_VALUES = 10  # most values of each, as in `diagnostics.judge`
+_LEAST_VALUES = 5  # values of all variables, plus one per this number of updates:
+_UPDATES_PER_VALUE = 10**6  # about 50 ms of sampling, while checking a value takes 3 ms
 
-# Seconds that a look takes, about: a look that would end too late is not begun.
+# Approximate seconds of a check; a check that would end too late is not begun.
 _SECONDS_PER_SERIES = 0.002
 _SECONDS_PER_RECORD = 1.5e-6
 _SECONDS_PER_COUNT = 1e-7
 
 
 class Round(NamedTuple):
-    """What a round's end is remembered by."""
+    """Counts at the end of a round."""
 
     counts: NDArray[np.int64]  # [row, sum of sizes]
     visits: NDArray[np.int64]  # [row]
@@ -55,14 +56,14 @@ class Round(NamedTuple):
 
     @classmethod
     def of(cls, counts: NDArray[np.int64] | None, visits: Any, clock: Any) -> Round:
-        """Return a round that ends here; without marginals the counts are empty."""
+        """Return a round that ends here; without marginals, its counts are empty."""
         none = np.empty((len(clock), 0), np.int64)
         return cls((none if counts is None else counts).copy(), visits.copy(), clock.copy())
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached, and how far it was at the last look."""
+    """Criteria of a run, and the values at the last check."""
 
     rhat: float | None
     ess: float | None
@@ -71,7 +72,7 @@ class Goal:
     seen_ess: float = math.nan
     seen_error: float = math.nan
     drop: bool = False  # whether the first quarter of each chain is dropped
-    past: tuple[Round, ...] = ()  # the last `_KEPT`
+    past: tuple[Round, ...] = ()  # the last `_KEPT` rounds
     met: bool = False
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class Goal:
                 raise SampleError(f"{name} must be a number above {least:g}, got {value!r}")
 
     def check_kept(self, kept: frozenset[str]) -> None:
-        """Raise if what is recorded cannot tell."""
+        """Raise an error if the recorded quantities do not suffice for the criteria."""
         if self.ess is not None and not kept & {"energy", "draws"}:
             raise SampleError('ess needs record to hold "energy" or "draws", or leave it out: None')
         if self.error is not None and "marginals" not in kept:
@@ -94,25 +95,25 @@ class Goal:
             raise SampleError('rhat needs record to hold "marginals", "energy" or "draws"')
 
     def prepare(self) -> None:
-        """Import what looks need, so that none of them has to."""
+        """Import the modules of diagnostics before the first check."""
         diagnostics.ess(np.zeros((1, 1)))
 
     def first_length(self, chains: int, thin: int) -> int:
-        """Updates of each chain in the first round; the goal is looked at from the second on."""
+        """Return the updates per chain of the first round; checks begin with the second round."""
         records = max(_LEAST_RECORDS, math.ceil((self.ess or 0) / chains / 2))
         return -(-records // 2) * thin if self.drop else records * thin
 
     def more(self, length: int, thin: int) -> int:
-        """How many updates longer the next round is than all before it together."""
+        """Return the updates to add to chains of this length in the next round."""
         return max(1, round(length / thin * (math.sqrt(2) - 1))) * thin
 
     def begin(self, clock: NDArray[np.int64]) -> Round | None:
-        """Return the end of what is dropped from chains of this length; None for nothing."""
+        """Return the end of the dropped part of chains of this length; None if none is dropped."""
         short = [one for one in self.past if (one.clock <= _DROPPED * clock).all()]
         return short[-1] if self.drop and short else None
 
     def middle(self, clock: NDArray[np.int64]) -> Round | None:
-        """Return the end of a round in the middle of what is not dropped; None without one."""
+        """Return the round that ends nearest to the middle of the kept part; None without one."""
         begin = self.begin(clock)
         first = 0 if begin is None else int(begin.clock[0])
         wanted = (first + int(clock[0])) / 2
@@ -120,17 +121,17 @@ class Goal:
         return min(inner, key=lambda one: abs(int(one.clock[0]) - wanted), default=None)
 
     def check(self, run: Run, here: Round | None = None) -> Goal | None:
-        """Look at a round's end; None if the time that is left would not be enough.
+        """Check the criteria at a round's end; return None if there is not enough time left.
 
-        The first round has nothing to be compared with. What is expensive to compute waits until
-        what is cheap is as wanted.
+        The first round cannot be compared with earlier ones. Expensive criteria are evaluated only
+        after cheap ones are met.
 
         Parameters
         ----------
         run : Run
-            What is recorded, without what is dropped.
+            The recorded results, without the dropped part.
         here : Round or None
-            The end of the round; None where nothing is dropped.
+            The end of the round; None if nothing is dropped.
         """
         end = Round.of(run.counts, run.visits, run.clock) if here is None else here
         nan = math.nan
@@ -144,7 +145,7 @@ class Goal:
             rhat, ess, error = measure.evaluate()
             looked = replace(
                 looked,
-                seen_rhat=float(np.fmax(looked.seen_rhat, rhat)),  # which pass over NaN
+                seen_rhat=float(np.fmax(looked.seen_rhat, rhat)),  # ignores NaN
                 seen_ess=float(np.fmin(looked.seen_ess, ess)),
                 seen_error=float(np.fmax(looked.seen_error, error)),
             )
@@ -153,13 +154,13 @@ class Goal:
         return replace(looked, met=True)
 
     def _reached(self) -> bool:
-        """NaN stands for what never varies, and holds nobody up."""
+        """Return whether all criteria are met; NaN means constant and never delays the end."""
         rhat_met = self.rhat is None or not self.seen_rhat > self.rhat
         error_met = self.error is None or not self.seen_error > self.error
         return rhat_met and error_met and (self.ess is None or not self.seen_ess < self.ess)
 
     def note(self) -> str:
-        """How far it is, in a few words; nothing where nothing is known."""
+        """Describe the progress in a few words; empty if nothing is known."""
         if math.isnan(self.seen_rhat) and math.isnan(self.seen_ess):
             return ""
         rhat = "" if self.rhat is None else f"R-hat {self.seen_rhat:.3f} of {self.rhat:g}"
@@ -168,7 +169,7 @@ class Goal:
         return ", ".join(filter(None, (rhat, ess, error)))
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a checkpoint keeps of the rounds before."""
+        """Return what a checkpoint stores about past rounds."""
         arrays = {
             f"round.{k}.{name}": array
             for k, one in enumerate(self.past)
@@ -177,12 +178,12 @@ class Goal:
         return {"rounds": len(self.past)}, arrays
 
     def load(self, plan: Plan, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Goal:
-        """The goal with what `save` kept; raises `ValueError` for what no run keeps."""
+        """Return the goal with the rounds of `save`; raise `ValueError` for impossible ones."""
         values = plan.values if "marginals" in plan.kept else 0
         past = []
         for k in range(header["rounds"]):
             own = {name: arrays.get(f"round.{k}.{name}") for name in Round._fields}
-            if own["clock"] is None:  # which checkpoints before 0.3 lack
+            if own["clock"] is None:  # missing in checkpoints before 0.3
                 own["clock"] = own["visits"]
             one = Round(**own)  # type: ignore[arg-type]
             shapes = ((plan.rows, values), (plan.rows,), (plan.rows,))
@@ -196,9 +197,9 @@ class Goal:
 
 
 class _Measure(NamedTuple):
-    """A part of a look."""
+    """One convergence check and its predicted seconds."""
 
-    seconds: float  # that it takes, about
+    seconds: float  # approximate duration
     evaluate: Callable[[], tuple[float, float, float]]  # R-hat, ESS and error; NaN if unknown
 
 
@@ -206,7 +207,7 @@ _NOTHING = _Measure(0.0, lambda: (math.nan, math.nan, math.nan))
 
 
 def _energy(run: Run, goal: Goal) -> _Measure:
-    """The energy's R-hat and ESS; the ESS is the sum of those of single chains."""
+    """Return a check of the energy's R-hat and ESS; the ESS is summed over chains."""
     if run.energy is None:
         return _NOTHING
     energy = _thinned(run.energy, _wanted(goal, _MOST_ENERGIES))
@@ -221,7 +222,7 @@ def _energy(run: Run, goal: Goal) -> _Measure:
 
 
 def _rhat(rhat: float, ess: float, chains: int, values: int, goal: Goal) -> float:
-    """Return the R-hat that an ESS within chains implies, or R-hat where chains disagree.
+    """Return the R-hat implied by an ESS within chains, or R-hat if chains disagree.
 
     Half a chain that is worth k independent draws has an R-hat of about sqrt(1 + 1 / k).
     """
@@ -234,7 +235,7 @@ def _rhat(rhat: float, ess: float, chains: int, values: int, goal: Goal) -> floa
 
 
 def _counts(run: Run, goal: Goal, end: Round) -> _Measure:
-    """R-hat and error of all values of all variables, by how parts of the same chain differ."""
+    """Return a check of R-hat and error of all values, from parts of the same chain."""
     if run.counts is None:
         return _NOTHING
     begin = goal.begin(end.clock)
@@ -256,7 +257,7 @@ def _counts(run: Run, goal: Goal, end: Round) -> _Measure:
 
 
 def _draws(run: Run, goal: Goal) -> _Measure:
-    """R-hat and ESS of values of the variables whose draws differ most between chains."""
+    """Return a check of R-hat and ESS of values whose draws differ most between chains."""
     if run.kept_draws is None:
         return _NOTHING
     draws = _thinned(run.draws, _wanted(goal, _MOST_DRAWS))
@@ -280,12 +281,12 @@ def _seconds(records: int) -> float:
 
 
 def _wanted(goal: Goal, most: int) -> float:
-    """How many records are looked at: four times those that the ESS needs, at least."""
+    """Return the number of records to read: at least four times those needed for the ESS."""
     return max(most, 4 * min(goal.ess or 0, _MOST_WANTED))
 
 
 def _thinned(series: NDArray[Any], most: float) -> NDArray[Any]:
-    """About this number of records of all chains, evenly spaced; some of each chain."""
+    """Return about this number of records of all chains, evenly spaced; some of each chain."""
     each = max(_LEAST_RECORDS, math.ceil(most / len(series)))
     return series[:, :: -(-series.shape[1] // each) or 1]
 

@@ -1,7 +1,7 @@
-"""The unit that runs: a group of chains that advance together, segment by segment.
+"""The unit of a run: a group of chains that advance together, segment by segment.
 
-On the CPU a group is one chain; on a GPU it is all of them. The run loop, executors, checkpoints
-and the progress bar know groups and nothing of what is inside.
+On the CPU a group is one chain, or up to 64 chains of a chromatic scan. On a GPU it is all chains.
+The run loop, executors, checkpoints and the progress bar use groups only through this interface.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from minigibbs.running.plan import Plan
 
 __all__ = ["RECORDED", "Collected", "Counted", "Group", "State", "share_threads"]
 
-RECORDED = ("draws", "energy", "error", "observed", "levels")  # what has a row per record
-_GROWTH = 8.0  # of a segment over the one before, at most
+RECORDED = ("draws", "energy", "error", "observed", "levels")  # arrays with one row per record
+_GROWTH = 8.0  # most growth of a segment over the one before
 
 
 class Collected(NamedTuple):
-    """What a group has recorded, by row; see `Run`. A CPU's group is one row."""
+    """Records of a group; see `Run`. One row per recorded chain."""
 
     clock: NDArray[np.int64]  # [row] recorded updates
     counts: NDArray[np.int64]  # [row, sum of sizes]; [row, 0] if not recorded
@@ -39,24 +39,24 @@ class Collected(NamedTuple):
     observed_moments: NDArray[np.float64]  # [row, 2, number]
     observed_sums: NDArray[np.float64]  # [row, batch, number]
     tally: NDArray[np.int64]  # [5] over all chains
-    carried: NDArray[np.float64]  # [chain, ...] what samplers carry
+    carried: NDArray[np.float64]  # [chain, ...] auxiliary state of samplers
     state: NDArray[Any]  # [chain, variable]
     warmed: int  # updates of each chain's warm-up
     levels: NDArray[np.float64] | None = None  # [row, record, number] see `running.tempered`
 
 
 class Counted(NamedTuple):
-    """Counts of values up to some clock, by row."""
+    """Counts of values up to a clock, by row."""
 
     counts: NDArray[np.int64]  # [row, sum of sizes]
-    visits: NDArray[np.int64]  # [row] what the counts of a row are divided by
+    visits: NDArray[np.int64]  # [row] divisor of the row's counts
 
 
 class Group(Ensemble):
-    """Some chains of a plan: their arrays, how far they are, and what is recorded of them."""
+    """Some chains of a plan, with their arrays, clocks and records."""
 
     first_segment: int = 16  # updates
-    segment_seconds: float = 0.2  # between two looks at Ctrl-C and the progress bar
+    segment_seconds: float = 0.2  # between two checks of Ctrl-C and updates of the progress bar
 
     def __init__(self, plan: Plan, number: int, chains: int) -> None:
         self.plan, self.number, self.chains = plan, number, chains
@@ -68,11 +68,11 @@ class Group(Ensemble):
     @property
     @abstractmethod
     def clock(self) -> int:
-        """Recorded updates of each chain so far."""
+        """Number of recorded updates of each chain so far."""
 
     @abstractmethod
     def compile(self) -> None:
-        """Compile, or load compiled code, so that no segment has to."""
+        """Compile, or load compiled code, before the first segment."""
 
     def follow(self, before: Any) -> None:
         """Continue the chains of a group whose graph has other weights.
@@ -80,8 +80,8 @@ class Group(Ensemble):
         Parameters
         ----------
         before : Group
-            A group of the same kind, with the same chains. Random numbers continue, and what a
-            sampler can carry over is carried over.
+            A group of the same kind, with the same chains. Random numbers continue, and the
+            sampler converts its auxiliary state if it can.
 
         Raises
         ------
@@ -92,25 +92,25 @@ class Group(Ensemble):
 
     @abstractmethod
     def recorded(self) -> dict[str, NDArray[Any]]:
-        """The arrays with a row per record, by name, space for those to come included."""
+        """Return the arrays with one row per record, by name, including space for later records."""
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
-        """The records from number `first` on, by name: [record, ...]."""
+        """Return the records from index `first` on, by name: [record, ...]."""
         return {name: array[first : self.records] for name, array in self.recorded().items()}
 
     def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
-        """Put records made elsewhere in their place."""
+        """Store records that were made elsewhere."""
         recorded = self.recorded()
         for name, array in rows.items():
             recorded[name][first : first + len(array)] = array
 
     @abstractmethod
     def grow(self, length: int) -> None:
-        """Run to a larger number of updates; the records so far are kept."""
+        """Extend the run to a larger number of updates; present records are kept."""
 
     @abstractmethod
     def energies(self) -> NDArray[np.float64]:
-        """The energies recorded so far, up to a constant: [row, record]."""
+        """Return the energies recorded so far, up to a constant: [row, record]."""
 
     @abstractmethod
     def counted(self) -> Counted:
@@ -118,19 +118,19 @@ class Group(Ensemble):
 
     @abstractmethod
     def collect(self) -> Collected:
-        """What has been recorded."""
+        """Return everything that was recorded."""
 
     def share(self, threads: int) -> None:
-        """Let this number of threads work on the group at a time, if it can use them."""
+        """Set the number of threads that advance the group, if it can use several."""
 
     @property
     def warmup_left(self) -> int:
-        """Updates of the warm-up yet to make."""
+        """Number of warm-up updates yet to make."""
         return self.plan.warmup - self.warmed
 
     @property
     def left(self) -> int:
-        """Updates yet to record."""
+        """Number of updates yet to record."""
         return self.length - self.clock
 
     @property
@@ -140,16 +140,16 @@ class Group(Ensemble):
 
     @property
     def made(self) -> int:
-        """Updates so far, warm-up included, of all chains together."""
+        """Number of updates of all chains so far, including warm-up."""
         return self.chains * (self.warmed + self.clock)
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """Number of records so far."""
         return self.clock // self.plan.thin
 
     def next_segment(self) -> tuple[int, bool]:
-        """How many updates the next segment makes, and whether they are recorded."""
+        """Return the updates of the next segment, and whether they are recorded."""
         recording = self.warmup_left == 0
         left = self.left if recording else self.warmup_left
         if recording and self.clock < self.middle:
@@ -157,11 +157,11 @@ class Group(Ensemble):
         return min(self.whole(self.segment), left), recording
 
     def whole(self, updates: int) -> int:
-        """The updates that can be made: a multiple of the unit, and at least one unit."""
+        """Round down to a multiple of the unit, but at least one unit."""
         return max(updates // self.unit, 1) * self.unit
 
     def run_segment(self) -> int:
-        """Make some updates of each chain; returns how many in all."""
+        """Make one segment of updates; return their number over all chains."""
         updates, recording = self.next_segment()
         before = time.perf_counter()
         self.advance(updates, recording)
@@ -171,12 +171,12 @@ class Group(Ensemble):
         return updates * self.chains
 
     def pace(self, took: float, wanted: float) -> None:
-        """Note the seconds of a segment; the next one should take `wanted` seconds."""
+        """Adapt the segment length after `took` seconds; the next one should take `wanted`."""
         growth = wanted / max(took, 1e-9)
         self.segment = max(1, int(self.segment * min(growth, _GROWTH)))
 
 
 def share_threads(groups: list[Group], threads: int | None) -> None:
-    """Give groups the threads that are left where there are fewer groups than threads."""
+    """Distribute threads over groups if there are fewer groups than threads."""
     for group in groups:
         group.share(max((threads or os.cpu_count() or 1) // max(len(groups), 1), 1))

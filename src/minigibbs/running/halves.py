@@ -1,7 +1,7 @@
 """Counts of the first part of every chain, so that R-hat of marginals can split chains.
 
-The loop notes them when a group is in the middle of the run. A checkpoint keeps them beside the
-states. A group that is resumed from before its middle notes the same numbers again.
+The loop stores them when a group is in the middle of the run. A checkpoint contains them with the
+states. A group that is resumed from before its middle stores the same counts again.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 from minigibbs.running.goal import Goal
 from minigibbs.running.group import Collected, Counted
 
-_NAME = "half."  # before the names of the arrays in a checkpoint
+_NAME = "half."  # prefix of the arrays in a checkpoint
 
 
 def first_part(
     halves: Mapping[int, Counted], goal: Goal | None, parts: Sequence[Collected]
 ) -> Counted | None:
-    """Return the counts of the first part of every row; None where some row has none.
+    """Return the counts of the first part of every row; None if some row has none.
 
     Parameters
     ----------
-    halves : mapping from the number of a group to its counts
-        What the loop noted.
+    halves : mapping from the index of a group to its counts
+        Counts stored by the loop.
     goal : Goal or None
-        What a run with a goal noted at the ends of its rounds.
+        The goal of the run, with counts at the ends of its rounds.
     parts : sequence of Collected
-        What the groups have recorded so far.
+        Records of the groups so far.
     """
     early = None
     if goal is not None:
@@ -45,7 +45,7 @@ def first_part(
 
 
 def save_halves(halves: Mapping[int, Counted]) -> dict[str, NDArray[np.int64]]:
-    """Return the arrays that a checkpoint keeps."""
+    """Return the arrays to store in a checkpoint."""
     return {
         f"{_NAME}{number}.{name}": array
         for number, half in halves.items()
@@ -56,7 +56,7 @@ def save_halves(halves: Mapping[int, Counted]) -> dict[str, NDArray[np.int64]]:
 def load_halves(
     arrays: Mapping[str, NDArray[np.int64]], values: int, groups: int
 ) -> dict[int, Counted]:
-    """Return what `save_halves` kept; raise `ValueError` for arrays that no run keeps."""
+    """Return the counts of `save_halves`; raise `ValueError` for impossible arrays."""
     found = {}
     for number in range(groups):
         if f"{_NAME}{number}.counts" not in arrays:

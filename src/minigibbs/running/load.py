@@ -1,4 +1,4 @@
-"""`load`: whatever a file or folder holds, a model, a run or a checkpoint."""
+"""Function `load`, which reads models, runs and checkpoints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(path: str | os.PathLike[str], **options: Any) -> Any:
     Returns
     -------
     FactorGraph, Run, Answer or Fit
-        The object that the file holds.
+        The object in the file.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def load_run(path: str | os.PathLike[str]) -> runs.Run:
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
-    """Whether it is no model by its name, or a run by its content."""
+    """Return whether this is a run: a name that is not a model's, or the content of a run."""
     if Path(path).is_dir():
         return is_checkpoint(path)
     if Path(path).name.endswith(".mg"):

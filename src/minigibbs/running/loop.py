@@ -1,4 +1,4 @@
-"""A run as a task of the driver: groups of chains advance segment by segment, wherever they are."""
+"""A run as a task of the driver: groups of chains advance segment by segment, on any runner."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from minigibbs.running.progress import Bar
 from minigibbs.running.result import result
 from minigibbs.system.watch import TIME, Watch
 
-_PATIENCE = 0.5  # seconds to wait for a segment before the driver looks at the clock again
+_PATIENCE = 0.5  # seconds to wait for a segment before the driver checks the clock
 
 
 @dataclass
 class Loop:
-    """A run under way: its groups, and how long they have run already."""
+    """A run in progress: its groups, and the seconds that they have run."""
 
     plan: Plan
     groups: list[Group]
@@ -40,7 +40,7 @@ class Loop:
     seconds: float = 0.0
     ended: str = ""
     halves: dict[int, Counted] = field(default_factory=dict)  # the first half of each group
-    length: int = field(init=False)  # of each chain, in updates
+    length: int = field(init=False)  # length of each chain, in updates
     _begun: float | None = None  # when the present stretch of sampling began
     _running: dict[Future[Any], Group] = field(init=False, default_factory=dict)
 
@@ -49,10 +49,10 @@ class Loop:
         self._mark()
 
     def _mark(self) -> None:
-        """Let every group end a segment in the middle of the run, where its counts are noted.
+        """Let every group end a segment in the middle of the run, where its counts are stored.
 
-        A run with a goal has its own notes. A group that is beyond the middle of a longer run keeps
-        the notes that it has.
+        A goal stores counts itself. A group beyond the middle of an extended run keeps its stored
+        counts.
         """
         middle = self.length // 2 // self.plan.unit * self.plan.unit
         if self.goal is not None or "marginals" not in self.plan.kept:
@@ -64,12 +64,12 @@ class Loop:
                 self._note(group)
 
     def _note(self, group: Group) -> None:
-        """Note the counts of a group that is in the middle of the run."""
+        """Store the counts of a group that is in the middle of the run."""
         if 0 < group.middle == group.clock and group.number not in self.halves:
             self.halves[group.number] = group.counted()
 
     def grow(self, updates: int) -> None:
-        """Lengthen every chain by some updates; none may be running."""
+        """Extend every chain by `updates`; no segment may be running."""
         self.length += updates
         for group in self.groups:
             group.grow(self.length)
@@ -89,20 +89,20 @@ class Loop:
         Parameters
         ----------
         runner : Runner
-            Where segments run.
+            Executor of segments.
         progress : bool
             Whether to show a progress bar.
         watch : Watch
-            The deadline and the signals of the call.
+            Deadline and signals of the call.
         checkpoint : Checkpoint or None
-            Where to save the run.
+            Checkpoint in which to save the run.
         every : float or None
             Seconds between two checkpoints; None for the default.
 
         Returns
         -------
         Run
-            What was recorded, however the run ended.
+            Recorded results, however the run ended.
         """
         total = None if self.goal else self._total()
         with Bar(total, sum(group.made for group in self.groups), progress) as bar:
@@ -123,7 +123,7 @@ class Loop:
                 self._save_now()
             except StoppedError as error:
                 self.ended = STOPPED
-                if isinstance(error, ObservableError):  # its group is no state to resume from
+                if isinstance(error, ObservableError):  # no valid state to resume from
                     error.run = replace(self.result(), observed=None)
                     raise
                 with suppress(StoppedError):
@@ -133,11 +133,11 @@ class Loop:
             return self.result()
 
     def _total(self) -> int:
-        """Updates of all chains, warm-up included."""
+        """Return the updates of all chains, including warm-up."""
         return self.plan.chains * (self.plan.warmup + self.length)
 
     def segment(self) -> str:
-        """Wait until a group has made a segment, and submit its next; look at the goal at the end.
+        """Wait for a finished segment, and submit its group's next; check the goal at the end.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class Loop:
         return self._look() if self.goal else LENGTH
 
     def _submit(self, groups: list[Group]) -> None:
-        """Start the next segment of the groups that have one."""
+        """Submit the next segment of the groups that have one."""
         for group in groups:
             if not group.done:
                 self._running[self._runner.submit(group)] = group
@@ -177,7 +177,7 @@ class Loop:
             self._saver.write_if_ready()
 
     def rest(self) -> None:
-        """Wait for segments that work in place, and drop the others."""
+        """Wait for segments that run in place, and cancel the others."""
         self._runner.rest(self._running)
         self._running = {}
         self._pause()
@@ -192,9 +192,9 @@ class Loop:
         self.seconds, self._begun = self._seconds(), None
 
     def _look(self) -> str:
-        """Look at the goal; returns how the run ended, or "" after lengthening it.
+        """Check the goal; return how the run ended, or "" after extending it.
 
-        A look that was dropped has changed nothing: a resumed run makes it again.
+        A check that was canceled has changed nothing; a resumed run repeats it.
         """
         assert self.goal is not None
         with self._watch.raised():
@@ -210,25 +210,25 @@ class Loop:
         return ""
 
     def _lengthen(self, goal: Goal) -> None:
-        """Give every chain another round."""
+        """Extend every chain by another round."""
         more = goal.more(self.length, self.plan.thin * self.plan.energy_every)
         try:
             longer = replace(self.plan, length=self.length + more)
             BACKENDS[self.plan.backend].check_memory(longer)
             self.grow(more)
-        except MemoryError as error:  # a `TooLargeError`, or that of an allocation
+        except MemoryError as error:  # a `TooLargeError`, or from an allocation
             reached = f"{goal.note()} after {self.length:,} updates of each chain"
             raise StoppedError(f"{reached}; to run longer: {error}") from error
 
     def _resting(self) -> list[Group]:
-        """The groups whose arrays nobody works on."""
+        """Return the groups whose arrays no segment uses."""
         if not self._runner.in_place:
             return self.groups
         busy = {group.number for group in self._running.values()}
         return [group for group in self.groups if group.number not in busy]
 
     def result(self, search: bool = True) -> Run:
-        """What the chains have recorded; `search` looks for modes that all of them missed."""
+        """Return the recorded results; `search` looks for modes that all chains missed."""
         return self._gathered([group.collect() for group in self.groups], search)
 
     def _gathered(self, parts: list[Collected], search: bool) -> Run:
@@ -239,19 +239,19 @@ class Loop:
         return result(self.plan, parts, self.seconds, ended, search, early, begin)
 
     def _seconds(self) -> float:
-        """Of sampling so far, looks at the goal left out."""
+        """Return the seconds of sampling so far, without checks of the goal."""
         running = 0.0 if self._begun is None else time.monotonic() - self._begun
         return self.seconds + running
 
     def _header(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a checkpoint keeps beside the groups."""
+        """Return what a checkpoint stores in addition to the groups."""
         header, arrays = self.goal.save() if self.goal else ({}, {})
         own = {"length": self.length, "seconds": self._seconds(), "ended": self.ended}
         return {**own, **header}, {**arrays, **save_halves(self.halves)}
 
 
 def _round(parts: list[Collected]) -> Round:
-    """The end of a round."""
+    """Return the counts at the end of a round."""
     counts, visits, clock = zip(
         *((one.counts, one.visits, one.clock) for one in parts), strict=True
     )

@@ -1,4 +1,4 @@
-"""`sample_many`: a series of models, such as a grid of temperatures, as one job."""
+"""Function `sample_many`: a series of models, such as a grid of temperatures, as one job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from minigibbs.system.boundary import checked, shown
 from minigibbs.system.optional import optional
 from minigibbs.system.watch import Watch
 
-_RUN_BYTES = 10_000  # the objects of a run
+_RUN_BYTES = 10_000  # Python objects of a run
 
 
 @checked(SampleError, init=False)
@@ -65,7 +65,7 @@ class RunCollection(Sequence[Run]):
         return f"<RunCollection: {len(self)} models, observables: {names}>"
 
     def _repr_html_(self) -> str:
-        """The observables of each model as a table, for notebooks."""
+        """Return the observables of each model as a table, for notebooks."""
         from minigibbs.results.notebook import runs_html
 
         return runs_html(repr(self), self.at.tolist(), self.runs)
@@ -76,7 +76,7 @@ class RunCollection(Sequence[Run]):
     def estimates(self, what: str | Callable[[Run], Estimate]) -> list[Estimate]:
         """Compute an observable or a derived quantity of each model, with errors.
 
-        `what` is the name of an observable, or a function of a run such as `mg.observables.binder`.
+        A derived quantity is a function of a run.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class RunCollection(Sequence[Run]):
         Raises
         ------
         SampleError
-            If a run did not measure it.
+            If a run did not measure the quantity.
         """
         if callable(what):
             return [_estimated(what, run) for run in self.runs]
@@ -136,9 +136,9 @@ class RunCollection(Sequence[Run]):
         axes: Any = None,
         curve: str = "",
     ) -> Any:
-        """Draw an observable or a derived quantity against the labels of the models, with errors.
+        """Plot an observable or a derived quantity against the labels of the models, with errors.
 
-        By default the first observable. Gives a Matplotlib figure, or writes it to `path`.
+        Return a Matplotlib figure; with `path`, also write it to a file.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class RunCollection(Sequence[Run]):
 
 
 def _require_room(first: Run, models: int) -> None:
-    """Refuse a series of models whose runs do not fit, by the size of the first run."""
+    """Refuse a series of models whose runs do not fit, given the size of the first run."""
     parts = [vars(first), {} if first.observed is None else vars(first.observed)]
     arrays = [value for part in parts for value in part.values() if isinstance(value, np.ndarray)]
     size = _RUN_BYTES + sum(array.nbytes for array in arrays)
@@ -187,7 +187,7 @@ def _require_room(first: Run, models: int) -> None:
 
 
 def _estimated(function: Callable[[Run], Estimate], run: Run) -> Estimate:
-    """A derived quantity of a run; an error where the function gives none."""
+    """Return a derived quantity of a run; raise an error if the function returns none."""
     called = getattr(function, "__name__", type(function).__name__)
     rule = f"{called} must be a function of a run that returns an Estimate"
     try:
@@ -214,23 +214,23 @@ def sample_many(
 ) -> RunCollection:
     """Sample several models, such as a grid of temperatures, with one progress bar.
 
-    Models run one after the other, and the chains of a model at the same time. Every model has a
-    seed of its own that `seed` determines.
+    Models run sequentially, and the chains of a model in parallel. `seed` determines a seed for
+    every model.
 
     Parameters
     ----------
     graphs : mapping or iterable of FactorGraph
         The models: a list, or a mapping from a label, such as beta, to each model.
     sampler : Sampler or str, optional
-        As in `mg.sample`, the same for all models.
+        The sampler, as in `mg.sample`; the same for all models.
     seed : int, optional
         Fixes every draw of all models.
     progress : bool, default True
         Whether to show one progress bar for all models if stderr is a terminal.
     **options : object
         Other arguments of `mg.sample`, the same for all models. With `start="last"` each model
-        starts from the last states of the previous one. `checkpoint` is not accepted, since it
-        holds one run.
+        starts from the last states of the previous one. `checkpoint` is not accepted, because a
+        checkpoint contains one run.
 
     Returns
     -------
@@ -278,7 +278,7 @@ def sample_many(
             own = int.from_bytes(sequence.generate_state(4).tobytes(), "little")
             try:
                 runs.append(sample(graph, sampler, seed=own, progress=False, **options))
-            except KeyboardInterrupt:  # before this model had anything to keep
+            except KeyboardInterrupt:  # before this model had any result
                 if not runs:
                     raise
                 break

@@ -1,8 +1,8 @@
-"""What a group of chains keeps of its observables: every record, or running moments.
+"""Observables of a group of chains: every record, or running moments.
 
-An `Observer` belongs to some rows of a plan. It takes blocks of one row's states, in their order,
-or values that were measured elsewhere. Its arrays are part of the group's state, its records part
-of the group's records.
+An `Observer` belongs to some rows of a plan. It measures blocks of one row's states, in order, or
+adds values that were measured elsewhere. Its arrays are part of the group's state, its records
+part of the group's records.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from minigibbs.results.observed import Observed
 from minigibbs.running.plan import Plan
 
 STATE = ("observed_count", "observed_moments", "observed_sums")  # in a group's state
-BLOCK_BYTES = 1 << 16  # bytes of states that are measured at a time, about
+BLOCK_BYTES = 1 << 16  # approximate size of the states that are measured together
 
 
 def block_records(plan: Plan, energies: bool = False) -> int:
-    """How many states are held before they are measured: 0 where none have to be.
+    """Return the number of states that are buffered and measured together; 0 without a buffer.
 
-    `energies` says whether they are also taken from them.
+    `energies`: whether energies are also computed from these states.
     """
     if not plan.observe and not energies:
         return 0
@@ -33,7 +33,7 @@ def block_records(plan: Plan, energies: bool = False) -> int:
 
 
 class Observer:
-    """The observables of some rows."""
+    """Observables of some rows."""
 
     def __init__(self, plan: Plan, rows: int) -> None:
         self.plan, self.rows = plan, rows
@@ -45,16 +45,16 @@ class Observer:
         self.series = np.zeros((0, rows, width if plan.series else 0))
 
     def make_room(self, records: int) -> None:
-        """Have space for this number of records of each row."""
+        """Allocate space for this number of records of each row."""
         if self.plan.series:
             self.series = with_room(self.series, records)
 
     def measure(
         self, states: NDArray[Any], sums: Mapping[int, NDArray[Any]] | None = None
     ) -> NDArray[np.float64]:
-        """The observables of some states: [state, number].
+        """Evaluate the observables of some states: [state, number].
 
-        `sums` are those [state, sum] of observables, by number, that are functions of them.
+        `sums` has the sums [state, sum] of observables that are functions of them, by index.
         """
         out, first = np.empty((len(states), self.width)), 0
         for number, measure in enumerate(self.plan.measures):
@@ -68,7 +68,7 @@ class Observer:
         return out
 
     def add(self, row: int, values: NDArray[np.float64], record: int) -> None:
-        """Add what was measured at records from number `record` on."""
+        """Add the values of records from index `record` on."""
         if self.plan.series:
             self.series[record : record + len(values), row] = values
             self.count[row] += len(values)
@@ -76,17 +76,17 @@ class Observer:
             accumulate(values, self.count[row : row + 1], self.moments[row], self.sums[row])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Its part of a group's state."""
+        """Return the observer's part of a group's state."""
         return dict(zip(STATE, (self.count, self.moments, self.sums), strict=True))
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take up a state."""
+        """Restore a state returned by `state`."""
         for name, own in self.state().items():
             own[:] = state[name]
 
 
 def with_room(series: NDArray[np.float64], records: int) -> NDArray[np.float64]:
-    """A series [record, ...] with space for this number of records; the present ones are kept."""
+    """Return a series [record, ...] with space for `records`; the present ones are kept."""
     if records <= len(series):
         return series
     larger = np.zeros((records, *series.shape[1:]))
@@ -101,7 +101,7 @@ def check_observed_state(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     if count.dtype != np.int64 or (count.reshape(len(count), -1) != wanted).any():
         raise ValueError(f"{STATE[0]} is not that of the clock")
     if (state[STATE[1]][..., 1, :] < 0).any():
-        raise ValueError(f"{STATE[1]} holds what it cannot")
+        raise ValueError(f"{STATE[1]} has entries outside its range")
 
 
 def gathered(
@@ -112,17 +112,17 @@ def gathered(
     chains: int,
     by_rows: bool = False,
 ) -> Observed | None:
-    """The observables of a run, from the count, moments, sums and series of its groups.
+    """Combine the count, moments, sums and series of all groups to the observables of a run.
 
-    A series has the records from `first` up to `records`. Moments are those of all records. Where
-    parts of rows stopped the run, errors come from rows alone (`by_rows`).
+    A series has the records from `first` up to `records`. Moments are those of all records. If
+    parts of rows determined the end of the run, errors use rows alone (`by_rows`).
     """
     if not plan.observe:
         return None
     names, labels = tuple(plan.observe), tuple(measure.labels for measure in plan.measures)
     counts, moments, sums, series = zip(*parts, strict=True)
     count = np.concatenate(counts)
-    if plan.series:  # of as many records as every chain has
+    if plan.series:  # number of records that every chain has
         common = np.concatenate([own[:, first:records] for own in series])
         made = np.full(len(count), records - first)
         return Observed(names, labels, common, made, chains=chains, by_rows=by_rows)

@@ -1,4 +1,4 @@
-"""A plan: everything about a run that is fixed before it begins. It is data, and nothing else."""
+"""Plan of a run: everything that is fixed before it begins, as plain data."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ SCANS = {
 }
 RECORDS = ("marginals", "draws", "energy")
 
-# How chains begin.
-DISPERSED = "dispersed"  # far apart on purpose
+# Initial states of chains.
+DISPERSED = "dispersed"  # overdispersed
 RANDOM_START = "random"
-GIVEN = "given"  # at states that the user gave
-ONE_STATE = words.ONE_STATE  # all at one state that the user gave
-CONTINUED = "continued"  # at the last states of another run
+GIVEN = "given"  # states of the user
+ONE_STATE = words.ONE_STATE  # one state of the user for all chains
+CONTINUED = "continued"  # the last states of another run
 STARTS = (DISPERSED, RANDOM_START, GIVEN, ONE_STATE, CONTINUED)
 
-# How a run can end.
-RUNNING = "running"  # it has not: a checkpoint was looked at on the way
-LENGTH = "length"  # it made the updates that were asked for
+# Endings of a run.
+RUNNING = "running"  # it has not ended: its checkpoint was read
+LENGTH = "length"  # the requested updates are made
 STOPPED = "stopped"  # an error, such as a full disk
 CONVERGED = "converged"  # `sample_until`: the diagnostics are met
-# or by what `system.watch` says: INTERRUPTED (Ctrl-C), TERMINATED (SIGTERM), TIME
+# or as `system.watch` reports: INTERRUPTED (Ctrl-C), TERMINATED (SIGTERM), TIME
 FINISHED = (LENGTH, CONVERGED)
 ENDINGS = (*FINISHED, STOPPED, INTERRUPTED, TERMINATED, TIME)
 
-MOST_UPDATES = 2**62  # of a chain; clocks are 64-bit integers
+MOST_UPDATES = 2**62  # per chain; clocks are 64-bit integers
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is run, and what is recorded of it. Lengths count updates of each chain."""
+    """Settings and records of a run. Lengths count updates of each chain."""
 
     graph: FactorGraph
     sampler: Sampler
@@ -70,44 +70,44 @@ class Plan:
     scan: str
     kept: frozenset[str]
     thin: int  # updates between two records
-    rows: int  # chains that are recorded one by one
-    variables: NDArray[np.int32] | None = None  # chosen to have their draws kept; None for all
+    rows: int  # chains that are recorded individually
+    variables: NDArray[np.int32] | None = None  # variables whose draws are recorded; None for all
     reference: NDArray[np.float64] | None = None  # [sum of sizes]
-    observe: Mapping[str, Observable] = field(default_factory=dict)  # what is measured, by name
-    series: bool = True  # whether observables have every record kept, or running moments alone
+    observe: Mapping[str, Observable] = field(default_factory=dict)  # observables by name
+    series: bool = True  # whether every record of observables is stored, or only running moments
     energy_every: int = 1  # records between two energies
     start: str = RANDOM_START  # one of STARTS
     temperatures: bool = False  # whether all temperatures of a ladder are recorded
 
     @cached_property
     def order(self) -> NDArray[np.int32]:
-        """The variables that are visited."""
+        """The variables to update."""
         return free_variables(self.graph.evidence)
 
     @cached_property
     def drawn(self) -> NDArray[np.int32]:
-        """The variables whose draws are kept; empty without draws."""
+        """The variables whose draws are recorded; empty without draws."""
         every = len(self.graph) if "draws" in self.kept else 0
         return np.arange(every, dtype=np.int32) if self.variables is None else self.variables
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """The observables, ready to be evaluated."""
+        """The observables, bound to the graph."""
         return tuple(one.bind(self.graph) for one in self.observe.values())
 
     @cached_property
     def summed(self) -> Summed:
-        """The sums over variables that they are functions of, where they are."""
+        """The sums over variables of which observables are functions."""
         return summed(self.graph, self.measures)
 
     @property
     def width(self) -> int:
-        """How many numbers the observables give."""
+        """Number of values of all observables together."""
         return sum(measure.width for measure in self.measures)
 
     @property
     def level_numbers(self) -> int:
-        """How many numbers a record of all temperatures has; see `running.tempered`."""
+        """Number of values in a record of all temperatures; see `running.tempered`."""
         if not self.temperatures or not isinstance(self.sampler, Tempering):
             return 0
         levels = len(self.sampler.levels) if isinstance(self.sampler.levels, tuple) else 0
@@ -116,12 +116,12 @@ class Plan:
 
     @property
     def unit(self) -> int:
-        """Updates that are made together: a sweep's, where all variables are moved at once."""
+        """Number of updates that are made together: 1, or those of a sweep."""
         return max(self.graph.free, 1) if self.sweeps else 1
 
     @property
     def sweeps(self) -> bool:
-        """Whether a run is made of whole sweeps."""
+        """Whether a run consists of whole sweeps."""
         return self.sampler.sweeps or self.scan == CHROMATIC
 
     @property
@@ -131,16 +131,16 @@ class Plan:
 
     @property
     def records(self) -> int:
-        """How many records a chain makes."""
+        """Number of records per chain."""
         return self.length // self.thin
 
     def small(self) -> dict[str, Any]:
-        """All but the graph and the reference, which are large: what a worker is told."""
+        """Return all fields but the large ones, graph and reference; workers get them."""
         large = ("graph", "reference")
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in large}
 
     def encode(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The plan as JSON and arrays, for files; the graph goes into a file of its own."""
+        """Encode the plan as JSON and arrays, for files; the graph is stored separately."""
         header = self.small() | {
             "sampler": describe_sampler(self.sampler),
             "kept": sorted(self.kept),
@@ -159,7 +159,7 @@ class Plan:
     def decode(
         cls, graph: FactorGraph, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> Plan:
-        """The plan that `encode` encoded; raises `ValueError` for what cannot be one."""
+        """Decode the result of `encode`; raise `ValueError` for an impossible plan."""
         counts = {"chains": 1, "seed": 0, "length": 0, "warmup": 0, "thin": 1, "rows": 1}
         numbers = {name: int(header[name]) for name in counts}
         for name, least in counts.items():
@@ -189,10 +189,10 @@ class Plan:
         every, series = header.get("energy_every", 1), header.get("series", True)
         if type(every) is not int or not 1 <= every <= MOST_UPDATES or type(series) is not bool:
             raise ValueError(f"energy_every and series: got {every!r} and {series!r}")
-        start = header.get("start", RANDOM_START)  # which checkpoints before 0.3 lack
+        start = header.get("start", RANDOM_START)  # missing in checkpoints before 0.3
         if start not in STARTS:
             raise ValueError(f"start: expected one of {', '.join(STARTS)}, got {start!r}")
-        temperatures = header.get("temperatures", False)  # which checkpoints before 0.3 lack
+        temperatures = header.get("temperatures", False)  # missing in checkpoints before 0.3
         if temperatures is True:
             try:
                 check_temperatures(sampler, graph)
@@ -223,12 +223,12 @@ class Plan:
 
 
 def check_temperatures(sampler: Sampler, graph: FactorGraph) -> None:
-    """Refuse to record all temperatures where there are none, or where they differ in more.
+    """Refuse to record all temperatures without a ladder, or if they differ in more than beta.
 
     Parameters
     ----------
     sampler : Sampler
-        What updates the variables.
+        The sampler of the run.
     graph : FactorGraph
         The model.
 

@@ -1,4 +1,4 @@
-"""A live progress bar on stderr, quiet where nobody watches."""
+"""Live progress bar on stderr, shown only on a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from minigibbs.results import diagnostics
 from minigibbs.running.group import Group
 
-_LOOK = 1.0  # seconds between two looks at the chains, at least
-_SHARE = 0.01  # of the time that looking may take
-_MOST = 2000  # records a chain that are looked at
+_LOOK = 1.0  # least seconds between two computations of R-hat
+_SHARE = 0.01  # largest share of the time for computing R-hat
+_MOST = 2000  # most records per chain for R-hat
 
 
 def watched(shown: bool) -> Any:
-    """Rich's console on stderr if progress is to be shown and somebody can see it, else None."""
+    """Return Rich's console on stderr if progress is enabled and visible, else None."""
     if not shown:
         return None
     from rich.console import Console
@@ -28,7 +28,7 @@ def watched(shown: bool) -> Any:
 
 
 class Shown:
-    """A bar of Rich's that is shown within a `with`, or none."""
+    """Base class of a Rich progress bar that is shown within a `with`, if any."""
 
     _progress: Any = None
 
@@ -48,7 +48,7 @@ class Shown:
 
 
 class Stage(Shown):
-    """A line that says what a call prepares and for how long, before it has a bar to show.
+    """Line that shows the present preparation of a call and its duration, before there is a bar.
 
     It is shown at once and removed at the end.
     """
@@ -66,12 +66,12 @@ class Stage(Shown):
 class Bar(Shown):
     """Counts updates over all chains; shows speed, time left and R-hat on a terminal.
 
-    A run of a known length has a `total`, of which a resumed one has made some already. One with a
-    goal has none: its bar fills with the time it may take, or shows no more than that it moves.
+    A run of known length has a `total`, of which a resumed run has made a part. A run with a goal
+    has none: its bar shows the share of the time limit, or only that the run is alive.
     """
 
-    counted = "updates/s"  # what its speed is in
-    goal = ""  # how far a run with a goal was at its last look
+    counted = "updates/s"  # unit of the speed
+    goal = ""  # progress of a run with a goal at its last check
 
     def __init__(self, total: int | None, made: int, shown: bool) -> None:
         self._total, self._before, self._made = total, made, 0
@@ -99,22 +99,22 @@ class Bar(Shown):
         return progress
 
     def deadline(self, seconds: float | None) -> None:
-        """The run may take so long."""
+        """Set the time limit of the run."""
         self._limit = seconds
 
     def begin(self) -> None:
-        """Sampling begins: the speed is measured from here."""
+        """Start to measure the speed of sampling."""
         self._begun = time.perf_counter()
         self._next_look = self._begun + _LOOK
         self._show()
 
     def advance(self, updates: int) -> None:
-        """Advance by a number of updates."""
+        """Add a number of updates."""
         self._made += updates
         self._show()
 
     def share(self) -> float | None:
-        """How much of the run is done, from 0 to 1; None where nobody can know."""
+        """Return the finished share of the run, from 0 to 1; None if unknown."""
         if self._total is not None:
             return (self._before + self._made) / max(self._total, 1)
         if self._limit:
@@ -135,18 +135,18 @@ class Bar(Shown):
         )
 
     def show(self, groups: list[Group]) -> None:
-        """Show the R-hat of the energies recorded so far; rarely, since it costs some time."""
+        """Show the R-hat of the energies recorded so far; rarely, because it takes some time."""
         now = time.perf_counter()
         if not self._progress or now < self._next_look:
             return
         self._progress.update(self._task, note=self.goal or rhat_note(groups))
-        took = time.perf_counter() - now if self._looked else 0.0  # the first one imports ArviZ
+        took = time.perf_counter() - now if self._looked else 0.0  # the first call imports ArviZ
         self._looked = True
         self._next_look = time.perf_counter() + max(_LOOK, took / _SHARE)
 
 
 def rhat_note(groups: list[Group]) -> str:
-    """R-hat of the energy, if several chains record it; nothing otherwise."""
+    """Return the R-hat of the energy as text, if several chains record it; else ""."""
     series = [group.energies() for group in groups]
     records = min(one.shape[1] for one in series)
     rows = sum(len(one) for one in series)
@@ -158,7 +158,7 @@ def rhat_note(groups: list[Group]) -> str:
 
 
 class Job:
-    """A bar for several runs, one after the other; quiet where nobody watches."""
+    """Progress bar of several sequential runs."""
 
     def __init__(self, total: int, shown: bool) -> None:
         self._bar = Bar(total, 0, shown)
@@ -173,5 +173,5 @@ class Job:
         self._bar.__exit__(*error)
 
     def step(self) -> None:
-        """A run has ended."""
+        """Count a finished run."""
         self._bar.advance(1)

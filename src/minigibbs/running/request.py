@@ -1,4 +1,4 @@
-"""What a user asks of a run: checked, and turned into a plan."""
+"""Options of a run: checked, and converted to a plan."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ from minigibbs.system.boundary import checked
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
 WARMUP_SHARE = 4  # recorded updates per update of the default warm-up
-MOST_DISPERSED = 64  # chains of which some begin at constant states; random states suffice for more
-_MOST_SERIES = 1 << 27  # bytes of observables of which every record is kept
-_MOST_UNTIL = 16  # numbers of which every record is kept where a run has no known length
-DEFAULT_RECORDS = 1000  # at most, where `thin` is not given
+MOST_DISPERSED = 64  # most chains of which some begin at constant states
+_MOST_SERIES = 1 << 27  # most bytes of observables for which every record is stored
+_MOST_UNTIL = 16  # the same in values per record, for a run of unknown length
+DEFAULT_RECORDS = 1000  # most records if `thin` is not given
 
 
 @checked(SampleError)
 @dataclass(frozen=True, init=False)
 class Record:
-    """What a run records, and how often.
+    """Quantities that a run records, and how often.
 
     Parameters
     ----------
     *what : str
         "marginals" (counts over every update), "draws" and "energy" (every `thin`). By default
-        marginals and energy, the energy as often as a tenth of the time allows
+        marginals and energy; the energy then takes at most about a tenth of the time
         (`run.energy_updates`). Draws have the smallest unsigned type that fits; `run.spins`
         converts them to -1 and +1.
     thin : int, optional
         Sweeps between two records, or updates if the length of the run is given in updates. By
         default one sweep, or more so that there are at most 1,000 records per chain.
     variables : iterable of int or str, optional
-        The variables whose draws are recorded, by number or name. By default all. Draws then have
-        shape [chain, draw, chosen variable], in this order, which `run.drawn` repeats in numbers.
+        The variables whose draws are recorded, by index or name. By default all. Draws then have
+        shape [chain, draw, chosen variable], in this order; `run.drawn` has the indices.
         `run.draws_of(variable)` returns the draws of one variable.
     chains : int, optional
         Number of chains whose draws and energies a GPU records, by default 64, evenly spaced. Row k
@@ -118,7 +118,7 @@ class Record:
 
     @classmethod
     def read(cls, record: Record | str | Sequence[str]) -> Record:
-        """What is meant: itself, a name, or several names."""
+        """Return a record from itself, a name, or several names."""
         if isinstance(record, Record):
             return record
         several = isinstance(record, Iterable) and not isinstance(record, str)
@@ -132,7 +132,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Options:
-    """What `sample`, `sample_until` and the command line have in common; see `mg.sample`."""
+    """Common options of `sample`, `sample_until` and the command line; see `mg.sample`."""
 
     sampler: Sampler | str | None = None
     warmup: int | None = None
@@ -151,7 +151,7 @@ class Options:
 
     @classmethod
     def gather(cls, arguments: Mapping[str, Any]) -> Options:
-        """The common options among a function's arguments."""
+        """Select the common options from a function's arguments."""
         return cls(**{field.name: arguments[field.name] for field in fields(cls)})
 
     def plan(
@@ -232,15 +232,15 @@ class Options:
         return backend if graph.free else BACKENDS["cpu"]
 
     def _entropy(self, backend: Backend) -> int:
-        """The seed that was given, or a fresh one."""
+        """Return the given seed, or a fresh one."""
         seed = entropy_of(self.seed)
         return backend.shared_seed(seed) if self.seed is None else seed
 
     def _warmup(self, length: int | None) -> int:
-        """Units before the recording; `length` counts units that are recorded, None if unknown.
+        """Return the units of the warm-up; `length` counts recorded units, None if unknown.
 
-        By default a fifth of all updates is not recorded. Chains that continue a run need no
-        warm-up. Where the length is unknown, `sample_until` drops the beginning itself.
+        By default a fifth of all updates is warm-up. Chains that continue a run need none. If the
+        length is unknown, `sample_until` drops the beginning itself.
         """
         if self.warmup is not None:
             return int(self.warmup)
@@ -254,14 +254,14 @@ class Options:
         return backend.default_chains(sampler, graph)
 
     def _scan(self, backend: Backend, sampler: Sampler, graph: FactorGraph, unit: int) -> str:
-        """The scan asked for, or the default: the fastest one."""
+        """Return the requested scan, or the fastest one."""
         if sampler.sweeps:
             return OWN_SCAN
         chains = self._chains(backend, sampler, graph)
         return self.scan or backend.choose_scan(sampler, graph, chains, sweeps=unit > 1).scan
 
     def _check_sweeps(self, graph: FactorGraph, sampler: Sampler) -> None:
-        """Refuse what a sampler that moves all variables at once has no use for."""
+        """Refuse options that samplers of whole sweeps do not have."""
         name = type(sampler).__name__
         if self.scan is not None:
             raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
@@ -272,7 +272,7 @@ class Options:
     def _thin(
         record: Record, graph: FactorGraph, length: int | None, unit: int, sweeps: bool
     ) -> int:
-        """Updates between two records."""
+        """Return the updates between two records."""
         if record.thin is not None:
             return int(record.thin) * unit
         sweep = max(graph.free, 1)
@@ -283,7 +283,7 @@ class Options:
 def _check_whole(
     graph: FactorGraph, scan: str, sampler: Sampler, length: int | None, unit: int
 ) -> None:
-    """Refuse a length in updates where a run is made of sweeps."""
+    """Refuse a length in updates for a run of whole sweeps."""
     free = graph.free
     if unit == 1 and length and free > 1:
         who = f'scan="{scan}"' if scan == CHROMATIC else type(sampler).__name__
@@ -296,7 +296,7 @@ def _check_whole(
 def _keeps_series(
     graph: FactorGraph, observe: Mapping[str, Observable], rows: int, records: int | None
 ) -> bool:
-    """Whether every record of the observables is kept; of a first round nobody knows how many."""
+    """Return whether every record of observables is stored; a first round's length is unknown."""
     width = sum(one.bind(graph).width for one in observe.values())
     if records is None:
         return width <= _MOST_UNTIL
@@ -304,7 +304,7 @@ def _keeps_series(
 
 
 def _rows(backend: Backend, record: Record, chains: int) -> int:
-    """How many chains are recorded one by one."""
+    """Return the number of chains that are recorded individually."""
     if backend.rows is None:
         if record.chains is not None:
             raise SampleError(
@@ -316,7 +316,7 @@ def _rows(backend: Backend, record: Record, chains: int) -> int:
 
 
 def _variables(record: Record, graph: FactorGraph) -> NDArray[np.int32] | None:
-    """The numbers of the variables whose draws are kept, in the order given; None for all."""
+    """Return the indices of the variables whose draws are recorded, in order; None for all."""
     if record.variables is None:
         return None
     if "draws" not in record.what:
@@ -334,7 +334,7 @@ def _variables(record: Record, graph: FactorGraph) -> NDArray[np.int32] | None:
 
 
 def choose(sampler: Sampler | str | None) -> Sampler:
-    """The sampler that is meant: itself, by its name, or the default."""
+    """Return the sampler itself, by its name, or the default."""
     if sampler is None:
         return PoissonGibbs()
     if isinstance(sampler, Sampler):
@@ -349,7 +349,7 @@ def choose(sampler: Sampler | str | None) -> Sampler:
 
 
 def run_length(updates: int | None, sweeps: int | None, free: int) -> tuple[int, int]:
-    """How long each chain runs, and the unit in updates: 1, or a sweep."""
+    """Return the length of each chain, and its unit in updates: 1, or a sweep."""
     if updates is not None and sweeps is not None:
         raise SampleError("give updates or sweeps, not both")
     check_counts(updates=updates, sweeps=sweeps)
@@ -370,26 +370,26 @@ _LEAST = {
 }
 
 
-_MOST_COUNT = 2**53  # of updates, sweeps and chains
+_MOST_COUNT = 2**53  # most updates, sweeps or chains
 
 
 def check_counts(**counts: int | None) -> None:
-    """Raise for a count that is no integer, or too small."""
+    """Raise an error for a count that is not an integer, or is too small or too large."""
     for name, count in counts.items():
         if count is None:
             continue
+        shown = "record: chains" if name == "record_chains" else name
         whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
         if not whole or count < _LEAST[name]:
-            shown = "record: chains" if name == "record_chains" else name
             raise SampleError(
                 f"{shown} must be an integer of at least {_LEAST[name]}, got {count!r}"
             )
         if count > _MOST_COUNT:
-            raise SampleError(f"{name} must be at most {_MOST_COUNT:,}, got a larger number")
+            raise SampleError(f"{shown} must be at most {_MOST_COUNT:,}, got a larger number")
 
 
 def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:
-    """The reference without the places beyond a variable's domain."""
+    """Return the reference without the entries beyond a variable's domain."""
     shape = (len(graph), int(graph.sizes.max()))
     rule = f"reference must hold real numbers in shape {shape}"
     array = as_array(reference, "iufb", rule).astype(np.float64)
@@ -399,7 +399,7 @@ def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float
 
 
 def _require_compiler() -> None:
-    """Refuse to sample where Numba compiles nothing; its simulator of a GPU does without."""
+    """Refuse to sample if Numba does not compile; its GPU simulator does not need to."""
     if numba.config.DISABLE_JIT and not numba.config.ENABLE_CUDASIM:  # type: ignore[attr-defined, unused-ignore]
         raise SampleError(
             "sampling needs compiled code, but NUMBA_DISABLE_JIT is set: remove it from the "
@@ -408,7 +408,7 @@ def _require_compiler() -> None:
 
 
 def entropy_of(seed: int | None) -> int:
-    """The seed, or a fresh one."""
+    """Return the given seed, or a fresh one."""
     if seed is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -419,7 +419,7 @@ def entropy_of(seed: int | None) -> int:
 def start_states(
     graph: FactorGraph, start: str | ArrayLike | Run, chains: int, seed: int
 ) -> NDArray[Any]:
-    """One state per chain, which agrees with the evidence: writable, [chain, variable]."""
+    """Return one writable state per chain that matches the evidence: [chain, variable]."""
     clamped = graph.evidence >= 0
     if isinstance(start, Run):
         start = _last_states(start)
@@ -452,7 +452,7 @@ def start_states(
 
 
 def _check_possible(graph: FactorGraph, given: NDArray[Any]) -> None:
-    """Refuse a first state that a factor forbids."""
+    """Refuse an initial state that a factor forbids."""
     for row in np.flatnonzero(np.atleast_1d(graph.log_potential(given)) == -np.inf)[:1]:
         state = np.atleast_2d(given)[row]
         factor = forbidding(graph, state)
@@ -477,7 +477,7 @@ def _last_states(run: Run) -> NDArray[Any]:
 
 
 def start_kind(start: str | ArrayLike | Run) -> str:
-    """Return how chains begin, in a word: see `Plan.start`."""
+    """Return the kind of initial states; see `Plan.start`."""
     if isinstance(start, Run):
         return CONTINUED
     if isinstance(start, str):
@@ -487,7 +487,7 @@ def start_kind(start: str | ArrayLike | Run) -> str:
         return start
     try:
         states = np.asarray(start)
-    except ValueError:  # ragged: refused where states are checked
+    except ValueError:  # ragged: refused when states are checked
         return GIVEN
     same = states.ndim < 2 or bool((states == states[:1]).all())
     return ONE_STATE if same else GIVEN
@@ -499,10 +499,10 @@ Marks = Iterator[tuple[int, NDArray[np.float64]]]
 def _filling(
     graph: FactorGraph, marks: Callable[[int, FactorGraph, int, int], Marks]
 ) -> Callable[[NDArray[Any], FactorGraph, int, int], None]:
-    """Return a function that makes states from marks, numbers from 0 to 1.
+    """Return a function that computes states from marks, uniform numbers from 0 to 1.
 
-    A value is as far along its domain as its mark. In a graph with hard constraints it is one that
-    they allow.
+    A mark selects a value of its variable's domain by inversion. In a graph with hard constraints
+    only allowed values are selected.
     """
     support = Support(graph) if len(graph.hard) else None
 
@@ -518,7 +518,7 @@ def _filling(
 
 
 def _dispersed(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
-    """Marks of states that lie far apart.
+    """Generate marks of overdispersed states.
 
     Half of the chains, and at least two, begin at constant states: all variables at their first
     value, at their second, and so on. The others begin at random, in pairs of mirrored states. So
@@ -536,16 +536,16 @@ def _dispersed(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
 
 
 def _constant(chains: int) -> int:
-    """Return how many of the chains begin at constant states."""
+    """Return the number of chains that begin at constant states."""
     return max(2, chains // 2)
 
 
 def _replace_hopeless(states: NDArray[Any], graph: FactorGraph, seed: int) -> None:
-    """Let chains begin at random where their constant state has no weight.
+    """Replace constant states of negligible weight by random ones.
 
-    A state has none if another is more probable by more than the number of all states: even if all
-    states were as probable as it is, they would weigh less than that one. A chain that begins there
-    may stay there, for example at "all records are the same person".
+    A state is negligible if another is more probable by a factor above the number of all states.
+    Even if all states were as probable as this one, they would weigh less than the other. A chain
+    that begins there may never leave, for example at "all records are the same person".
     """
     free = graph.evidence < 0
     energies = np.atleast_1d(graph.log_potential(states[: _constant(len(states))]))
@@ -557,13 +557,13 @@ def _replace_hopeless(states: NDArray[Any], graph: FactorGraph, seed: int) -> No
     states[hopeless] = others[hopeless]
 
 
-_TOGETHER = 2**20  # uniform numbers kept at a time
+_TOGETHER = 2**20  # uniform numbers generated together
 
 
 def _marks(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
-    """Uniform numbers for chains from `first` on, some chains at a time, and which come first.
+    """Generate blocks of uniform numbers for chains from `first` on, with their offsets.
 
-    The first 4096 chains have a seed each.
+    The first 4096 chains have one seed each.
     """
     variables = len(graph)
     together = max(1, _TOGETHER // variables)
@@ -586,22 +586,22 @@ def unrecorded(
     backend: str = "cpu",
     scan: str | None = None,
 ) -> Plan:
-    """Return the plan of chains that advance as long as they are asked to, and record nothing.
+    """Return the plan of chains of unlimited length that record nothing.
 
     Parameters
     ----------
     graph : FactorGraph
         The model.
     sampler : Sampler
-        What updates the variables.
+        The sampler of the run.
     chains : int
-        How many chains there are.
+        Number of chains.
     seed : int
-        Of their random numbers.
+        Seed of the random numbers.
     backend : str, default "cpu"
-        Where they run.
+        Backend that runs the chains.
     scan : str, optional
-        The order of visits; by default that of `mg.sample`.
+        Order of visits; by default that of `mg.sample`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What groups have recorded, put together as a `Run`."""
+"""Combination of the groups' records to a `Run`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def result(
     early: Counted | None = None,
     begin: Round | None = None,
 ) -> Run:
-    """The run so far, however far each group is.
+    """Build the run so far; groups may be at different clocks.
 
-    `search` looks for modes that all chains missed. `early` holds the counts of the first part of
-    every row. What was recorded up to `begin` is dropped, as if it had been a warm-up.
+    `search` looks for modes that all chains missed. `early` has the counts of the first part of
+    every row. Records up to `begin` are dropped like a warm-up.
     """
     if "marginals" not in plan.kept:
         early = None
@@ -43,8 +43,8 @@ def result(
     visits = np.concatenate([part.visits for part in parts])
     counts = np.concatenate([part.counts for part in parts])
     dropped = 0 if begin is None else int(begin.clock[0])
-    first = dropped // plan.thin  # record that is kept
-    records = int(clock.min()) // plan.thin  # that every chain has reached
+    first = dropped // plan.thin  # first record that is kept
+    records = int(clock.min()) // plan.thin  # records that every chain has
     if begin is not None:
         clock, visits, counts = clock - begin.clock, visits - begin.visits, counts - begin.counts
         if early is not None:
@@ -100,13 +100,13 @@ def result(
 
 
 def _whole(states: list[NDArray[Any]]) -> NDArray[Any]:
-    """All states; a single array that is nobody else's is not copied: it may be large."""
+    """Concatenate all states; do not copy a single array that owns its memory."""
     alone = len(states) == 1 and states[0].base is None
     return states[0] if alone else np.concatenate(states)
 
 
 def _ladder(plan: Plan, parts: list[Collected], dropped: int) -> Any:
-    """What a ladder has noted, for samplers that have one."""
+    """Return the statistics of a temperature ladder, for samplers that have one."""
     if not isinstance(plan.sampler, SweepSampler):
         return None
     carried = np.concatenate([part.carried for part in parts])
@@ -115,7 +115,7 @@ def _ladder(plan: Plan, parts: list[Collected], dropped: int) -> Any:
 
 
 def _model(plan: Plan) -> dict[str, Any]:
-    """The graph in numbers, and whether a single-site sampler reaches all that zeros allow."""
+    """Describe the graph, and whether single-site updates reach all states of positive weight."""
     model = plan.graph.describe()
     if model["zeros"] and not plan.sampler.sweeps:
         model["reach"] = reach(plan.graph)
@@ -130,7 +130,7 @@ def _info(
     seconds: float,
     ended: str,
 ) -> Info:
-    """How a run went; all counts over all chains."""
+    """Describe how a run went; counts are sums over all chains."""
     made, promise = updates + warmup, BACKENDS[plan.backend].promise(plan)
     return Info(
         sampler=str(plan.sampler),

@@ -1,7 +1,7 @@
-"""The sums over variables that a run's observables are functions of: what a backend counts.
+"""Sums over variables of which a run's observables are functions, counted by backends.
 
-Where chains lie in another order than that of the variables, or as bits, it is far quicker to count
-them as they lie than to copy states out.
+If a layout stores variables in another order, or as bits, counting in that layout is much faster
+than copying states out of it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from minigibbs.observables.base import Measure, Terms
 
 
 class Summed(NamedTuple):
-    """The sums that observables are functions of, each of them once."""
+    """Distinct sums of which observables are functions."""
 
-    terms: Terms  # of variables that are not clamped
-    constants: NDArray[np.int32]  # [sum] how many clamped ones match
-    own: dict[int, tuple[int, int]]  # by number of an observable: its first sum, and the last's end
+    terms: Terms  # terms of variables that are not clamped
+    constants: NDArray[np.int32]  # [sum] number of clamped variables that match
+    own: dict[int, tuple[int, int]]  # by index of an observable: its range of sums
 
 
 NO_SUMS = Summed(
@@ -31,8 +31,8 @@ NO_SUMS = Summed(
 
 
 def summed(graph: FactorGraph, measures: tuple[Measure, ...]) -> Summed:
-    """All sums of some observables; those of the same terms are counted together."""
-    known: list[tuple[Terms, int]] = []  # and where their sums begin
+    """Return all sums of some observables; equal terms are counted once."""
+    known: list[tuple[Terms, int]] = []  # with the index of their first sum
     own, count = {}, 0
     if not measures:
         return NO_SUMS
@@ -53,7 +53,7 @@ def _alike(a: Terms, b: Terms) -> bool:
 
 
 def _free(graph: FactorGraph, several: list[Terms]) -> tuple[Terms, NDArray[np.int32]]:
-    """Terms one after the other, without those that never change, and the sums of these."""
+    """Concatenate terms without constant ones; also return the sums of the constant ones."""
     none = np.empty(0, np.int32)
     variables = np.concatenate([none, *(terms.variables for terms in several)])
     wanted = np.concatenate([none, *(terms.wanted for terms in several)])
@@ -70,9 +70,9 @@ def _free(graph: FactorGraph, several: list[Terms]) -> tuple[Terms, NDArray[np.i
 
 
 def signed_places(terms: Terms, variable: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The terms of spins by place, in order, complements where a 0 is wanted.
+    """Return the sorted places of the terms of spins, complemented to count zeros.
 
-    `variable` stands at each place. One sum over all places has no terms at all.
+    `variable` has the variable at each place. One sum over all places has an empty result.
     """
     count, own = len(variable), terms.variables
     whole = len(terms.ends) == 1 and len(own) == count and terms.wanted.all()

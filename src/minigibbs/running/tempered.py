@@ -1,8 +1,8 @@
-"""What a group records of every temperature of its ladders: energies, observables and overlaps.
+"""Records of all temperatures of a group's ladders: energies, observables and overlaps.
 
-The numbers of one record of one chain are, in this order: the energy of every slot, the observables
-of every slot, and, with two ladders per chain, the overlap of their states at every temperature.
-Slot twin * levels + level is a level of a ladder (`samplers.tempering.ladder`).
+A record of one chain has the energy of every slot, then the observables of every slot. With two
+ladders per chain, the overlap of their states at every temperature follows. Slot
+twin * levels + level is one replica of a chain (`samplers.tempering.ladder`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from minigibbs.running.plan import CONVERGED, Plan
 
 
 class LevelRecords:
-    """The records of all temperatures, of some chains.
+    """Records of all temperatures of some chains.
 
     Attributes
     ----------
     series : array [record, row, number]
-        Room for records to come included.
+        Includes space for later records.
     """
 
     def __init__(self, plan: Plan, rows: int, observer: Observer) -> None:
@@ -32,19 +32,19 @@ class LevelRecords:
         self.series = np.zeros((0, rows, plan.level_numbers))
 
     def make_room(self, records: int) -> None:
-        """Have space for this number of records of each row."""
+        """Allocate space for this number of records of each row."""
         if self.plan.temperatures:
             self.series = with_room(self.series, records)
 
     def keep(
         self, record: int, row: int, states: NDArray[Any], log_potentials: NDArray[np.float64]
     ) -> None:
-        """Keep one record of one chain.
+        """Store one record of one chain.
 
         Parameters
         ----------
         record, row : int
-            Where it is kept; records without room are dropped.
+            Index of the record; records without space are dropped.
         states : array [slot, variable]
             The states of all slots.
         log_potentials : array [slot]
@@ -62,9 +62,9 @@ class LevelRecords:
 
 
 def _overlaps(plan: Plan, states: NDArray[Any]) -> NDArray[np.float64]:
-    """The overlap of two ladders at each level, from the variables that move.
+    """Return the overlap of two ladders at each level, from the variables that are not fixed.
 
-    It is the mean of s_i s_i' for spins, else the share of variables that have the same value.
+    It is the mean of s_i s_i' for spins, else the share of variables with equal values.
     """
     levels = len(states) // 2
     same = (states[:levels] == states[levels:]).mean(axis=1) if states.size else np.ones(levels)
@@ -73,14 +73,14 @@ def _overlaps(plan: Plan, states: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def moving_variables(plan: Plan) -> NDArray[np.int64]:
-    """The variables that have several values and no evidence."""
+    """Return the variables with several values and no evidence."""
     return np.flatnonzero((plan.graph.evidence < 0) & (plan.graph.sizes > 1))
 
 
 def gathered_temperatures(
     plan: Plan, parts: list[NDArray[np.float64]], first: int, records: int, ended: str
 ) -> Temperatures | None:
-    """The records `first` up to `records` of all groups, given as [row, record, number]."""
+    """Combine records `first` up to `records` of all groups, given as [row, record, number]."""
     if not plan.temperatures:
         return None
     sampler: Any = plan.sampler

@@ -1,4 +1,4 @@
-"""One algorithm a file, and the registry that the command line and the tests read."""
+"""One file per algorithm, and the registry that the command line and the tests read."""
 
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.block_gibbs.sampler import BlockGibbs
@@ -21,7 +21,7 @@ from minigibbs.samplers.swendsen_wang import SwendsenWang
 from minigibbs.samplers.tempering import Tempering
 from minigibbs.samplers.tuna_mh import TunaMH
 
-# One variable at a time.
+# These update one variable at a time.
 SINGLE_SITE: dict[str, type[Sampler]] = {
     sampler.name: sampler
     for sampler in (
@@ -35,7 +35,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
         TunaMH,
     )
 }
-# All variables at once.
+# These update all variables at once.
 SWEEPING: dict[str, type[Sampler]] = {
     sampler.name: sampler for sampler in (Tempering, BlockGibbs, SwendsenWang, ExactSampler)
 }

@@ -1,22 +1,22 @@
-"""What a sampler is: a frozen description, the arrays it prepares, and one compiled update.
+"""Base classes of samplers: frozen settings, prepared arrays and one compiled update.
 
-A sampler's file holds three things: a frozen dataclass (what a user writes), a NamedTuple of the
-arrays that its update reads (prepared once per graph), and the update itself,
+A sampler's file contains a frozen dataclass (what a user writes), a NamedTuple of the arrays that
+its update reads (prepared once per graph), and the update itself,
 
     update(data, model, chain, i) -> new value of variable i
 
-The update reads `chain.x` and leaves it as it found it; the run loop writes the value. `register`
-ties the update to the NamedTuple's type, and the one run loop calls it through `update` below:
-Numba picks the function by the type of `data` when it compiles the loop, so that each loop is
+The update reads `chain.x` and leaves it unchanged; the run loop writes the value. `register`
+associates the update with the NamedTuple's type. The one run loop calls it through `update` below:
+Numba selects the function by the type of `data` when it compiles the loop, so each loop is
 specialized, inlined, and cached on disk.
 
-A sampler that moves many variables at once has a sweep instead of the update,
+A sampler that updates many variables at once has a sweep instead of the update,
 
     sweep(data, model, chain, replicas)
 
 which writes `chain.x` itself, and counts as one update of every free variable. `replicas` are
-further states of the model that the chain carries, if it asked for any: values [variable][replica],
-flat, or 64-bit words that the sampler packs as it likes.
+further states of the model that the chain stores if its workspace requests them: a flat array of
+values [variable][replica], or 64-bit words in a layout of the sampler's choice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What one chain needs beside its state: numbers carried along, integer scratch, weights."""
+    """Sizes of a chain's arrays besides its state: persistent numbers, integer scratch, weights."""
 
     carried: int = 0
     scratch: int = 0
@@ -52,7 +52,7 @@ class Workspace:
     numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
     def size(self, graph: FactorGraph) -> float:
-        """Bytes of one chain of this graph, its state and weights included."""
+        """Return the bytes of one chain of this graph, its state and weights included."""
         states = (2.0 + self.replicas) * len(graph) * graph.state_type.itemsize
         weights = self.weights * int(graph.sizes.max())
         return states + 8.0 * (self.carried + self.scratch + self.numbers + weights + self.words)
@@ -65,7 +65,7 @@ class Workspace:
 
 
 class Carried(NamedTuple):
-    """What a chain carries beside its state, and the data that it was laid out for."""
+    """Persistent arrays of a chain besides its state, and the prepared data of their layout."""
 
     data: Any
     carried: NDArray[np.float64]
@@ -92,13 +92,13 @@ class Sampler(ABC):
 
     name: ClassVar[str]  # in files and on the command line
     exact: ClassVar[bool] = True  # whether its stationary distribution is the model's
-    draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
-    sweeps: ClassVar[bool] = False  # whether it moves all variables at once
-    on_gpu: ClassVar[bool] = True  # whether a GPU takes it
-    takes_zeros: ClassVar[bool] = False  # whether it is exact where factors hold zeros
+    draws_implicit: ClassVar[bool] = False  # whether it works without explicit factors
+    sweeps: ClassVar[bool] = False  # whether it updates all variables at once
+    on_gpu: ClassVar[bool] = True  # whether it runs on a GPU
+    takes_zeros: ClassVar[bool] = False  # whether it is exact with hard constraints
 
     def __str__(self) -> str:
-        """The sampler as one would write it: settings left at their defaults are left out."""
+        """Format the sampler as a user would write it, without settings equal to their defaults."""
         given = [
             f"{field.name}={getattr(self, field.name)!r}"
             for field in fields(self)  # type: ignore[arg-type]
@@ -107,27 +107,28 @@ class Sampler(ABC):
         return f"{type(self).__name__}({', '.join(given)})"
 
     def settled(self, graph: FactorGraph) -> Sampler:
-        """The sampler with what it has to find out about a graph filled in, once for a run."""
+        """Return the sampler with its graph-dependent settings filled in, once per run."""
         return self
 
     @abstractmethod
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare the arrays the update reads: a NamedTuple of a registered type.
 
-        `lanes` is how many chains go in step, so that each waits for the slowest: 1 on a CPU.
+        `lanes` is the number of synchronized chains, each of which waits for the slowest: 1 on a
+        CPU.
         """
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """Ask for what a chain must carry, given what was prepared."""
+        """Return the sizes of a chain's arrays, given the prepared data."""
         return Workspace()
 
     @property
     def random_because(self) -> str:
-        """Why runs visit variables in random order by default; empty if any order will do."""
+        """Reason why runs visit variables in random order by default; empty if any order works."""
         return "as the sampler was published"
 
     def check_chromatic(self) -> None:
-        """Refuse chromatic scans; samplers that have one pass.
+        """Refuse chromatic scans; samplers that support them override this method.
 
         Raises
         ------
@@ -140,9 +141,9 @@ class Sampler(ABC):
         )
 
     def evaluates_all(self, graph: FactorGraph) -> bool:
-        """Whether it is known without a split that all factors are evaluated.
+        """Return whether all factors are known to be evaluated without computing a split.
 
-        Then nobody has to pack the factors of a large lattice.
+        The factors of a large lattice then need not be packed.
 
         Parameters
         ----------
@@ -152,19 +153,19 @@ class Sampler(ABC):
         Returns
         -------
         bool
-            False if `factor_split` has to tell.
+            False if `factor_split` has to be computed.
         """
         return False
 
     def factor_split(self, graph: FactorGraph, lanes: int = 1) -> Split | None:
-        """Which factors are evaluated and which are drawn.
+        """Split the factors into evaluated and minibatched ones.
 
         Parameters
         ----------
         graph : FactorGraph
             The model.
         lanes : int, default 1
-            How many chains wait for each other; see `describe`.
+            Number of chains that wait for each other; see `describe`.
 
         Returns
         -------
@@ -194,7 +195,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """Expected operations of an update, by kind (`samplers.costs`), averaged over variables."""
+        """Return the mean expected operations per update, by kind (`samplers.costs`)."""
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
         """Compute a proven bound on the slowdown against plain Gibbs.
@@ -217,13 +218,13 @@ class Sampler(ABC):
         return None
 
     def proviso(self, graph: FactorGraph) -> str:
-        """What is known instead of a guaranteed slowdown, in words; empty if nothing is."""
+        """Describe a known result that replaces a guaranteed slowdown; empty if there is none."""
         return ""
 
     def transition(self, everything: Enumeration) -> Transition:
-        """The matrix of one update at a uniformly random variable, by enumeration.
+        """Compute the matrix of one update at a uniformly random variable, by enumeration.
 
-        It follows the published algorithm, not the kernel, which is tested against it.
+        It implements the published algorithm, not the kernel, which is tested against it.
         """
         raise SampleError(
             f"{type(self).__name__} has no transition matrix: it needs a method "
@@ -233,10 +234,10 @@ class Sampler(ABC):
 
 @checked(SampleError)
 class SweepSampler(Sampler):
-    """A sampler that moves all variables at once; its `transition` is that of one sweep."""
+    """A sampler that updates all variables at once; its `transition` is that of one sweep."""
 
     sweeps = True
-    lanes: ClassVar[int] = 1  # for which factors are split within a sweep; see `describe`
+    lanes: ClassVar[int] = 1  # for splitting factors within a sweep; see `describe`
     on_gpu: ClassVar[bool] = False  # whether its sweep runs on a GPU, one thread per chain
 
     def carry_over(self, before: Carried, after: Carried) -> None:
@@ -247,16 +248,16 @@ class SweepSampler(Sampler):
         before
             The chain on the old weights.
         after
-            The chain on the new weights, begun at the old one's state. What it carries is
-            overwritten by what should persist; by default nothing does.
+            The chain on the new weights, started from the old one's state. Overwrite those of its
+            arrays that should persist; by default none does.
         """
 
     def account(self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int) -> Any:
-        """What the chains [chain, number] have noted, after `warmup` sweeps; None for nothing."""
+        """Summarize statistics of the chains [chain, number] after `warmup` sweeps, if any."""
         return None
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """Sweeps are timed, not predicted."""
+        """Raise an error: the cost of a sweep is measured, not predicted."""
         raise SampleError(
             f"{type(self).__name__} moves all variables at once: operations are counted for "
             "samplers that update one variable at a time"
@@ -264,7 +265,7 @@ class SweepSampler(Sampler):
 
 
 def mean_row(graph: FactorGraph) -> dict[str, float]:
-    """Means over the free variables of what is around them; see `Sampler.operations`."""
+    """Return mean operation counts of the free variables' rows; see `Sampler.operations`."""
     model, free = graph.packed, graph.evidence < 0
     rows, count = model.rows, max(int(np.count_nonzero(free)), 1)
     place = np.arange(len(model.weight))
@@ -284,14 +285,14 @@ def mean_row(graph: FactorGraph) -> dict[str, float]:
 
 
 def choice_operations(count: float) -> dict[str, float]:
-    """A choice by this number of exponentials; many cost less each."""
+    """Return the operations of a choice by `count` exponentials; each is cheaper in bulk."""
     return {"choice": 1.0, "exp": min(count, FEW), "exps": max(count - FEW, 0.0)}
 
 
 def far_share(size: float) -> float:
-    """The share of a trip to main memory that a read from arrays of this number of bytes costs.
+    """Return the cost of a read from arrays of `size` bytes, as a share of a main-memory access.
 
-    Arrays of a few megabytes leave the processor's own caches, but not the one that cores share.
+    Arrays of a few megabytes exceed a core's private caches, but not the shared cache.
     """
     return 0.0 if size < 4e6 else 0.4 if size < 32e6 else 1.0
 
@@ -301,7 +302,7 @@ ROW_BYTES = 40
 
 
 def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
-    """Refuse a sampler that reads stored factors for a graph with implicit ones."""
+    """Refuse a sampler that reads explicit factors for a graph with implicit ones."""
     if not graph.implicits or sampler.draws_implicit:
         return
     stats = graph.stats
@@ -313,7 +314,7 @@ def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
 
 
 def check_zeros(sampler: Sampler, graph: FactorGraph) -> None:
-    """Refuse a sampler whose theory needs bounded energies for a graph with zeros."""
+    """Refuse a sampler whose theory needs bounded energies for a graph with hard constraints."""
     if sampler.takes_zeros or not len(graph.hard):
         return
     raise SampleError(
@@ -334,28 +335,28 @@ _SWEEPS: dict[type, _Compiled] = {}
 
 
 def register(data: type, update: Any, begin: Any = None) -> None:
-    """Tie a sampler's compiled functions to the type of its data.
+    """Associate a sampler's compiled functions with the type of its data.
 
-    `begin(data, model, chain)` sets what the sampler carries from update to update, if anything.
+    `begin(data, model, chain)` initializes what the sampler keeps between updates, if anything.
     """
     _COMPILED[data] = _Compiled(update, begin)
 
 
 def register_sweep(data: type, sweep: Any, begin: Any) -> None:
-    """Tie the compiled functions of a sampler that sweeps to the type of its data.
+    """Associate the compiled functions of a sweeping sampler with the type of its data.
 
-    `begin(data, model, chain, replicas)` sets what the chain carries, given its first state.
+    `begin(data, model, chain, replicas)` initializes the chain's arrays from its first state.
     """
     _SWEEPS[data] = _Compiled(sweep, begin)
 
 
 def compiled_for(kind: type) -> _Compiled:
-    """The compiled functions for a type of prepared data."""
+    """Return the compiled functions for a type of prepared data."""
     return _COMPILED[kind]
 
 
 def carries(data: Any) -> bool:
-    """Whether the sampler carries something that must be set before its first update."""
+    """Return whether the sampler has arrays that must be initialized before its first update."""
     return compiled_for(type(data)).begin is not None
 
 
@@ -365,22 +366,23 @@ def update(data: Any, model: Any, chain: Any, i: int) -> int:
 
 
 def begin(data: Any, model: Any, chain: Any) -> None:
-    """Set what the sampler carries, for a fresh state; compiled code only."""
+    """Initialize what the sampler keeps between updates, for a new state; compiled code only."""
     compiled_for(type(data)).begin(data, model, chain)
 
 
 def sweep(data: Any, model: Any, chain: Any, replicas: Any) -> None:
-    """Move all variables; compiled code only."""
+    """Update all variables; compiled code only."""
     _SWEEPS[type(data)].update(data, model, chain, replicas)
 
 
 def begin_sweeps(data: Any, model: Any, chain: Any, replicas: Any) -> None:
-    """Set what a sampler that sweeps carries, for a fresh state; compiled code only."""
+    """Initialize the arrays of a sweeping sampler, for a new state; compiled code only."""
     _SWEEPS[type(data)].begin(data, model, chain, replicas)
 
 
-# Numba wants these signatures bare, letter for letter, and takes the chosen function's source for
-# its own: one that calls it would be one more to compile.
+# Numba requires exactly these signatures without annotations. It compiles the source of the
+# returned function in place of this one; a wrapper that calls it would be one more function to
+# compile.
 @chosen_by_type(update)
 def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
     return _COMPILED[data.instance_class].update.py_func

@@ -1,6 +1,7 @@
-"""Bounds on spectral gaps, the batches that follow from them, and checks on batches given by hand.
+"""Bounds on spectral gaps, the batch sizes that they require, and checks of given batch sizes.
 
-Where the paper's statement is false, what is here is its repair: docs/paper.md has the proofs.
+Where a statement of the paper is false, this module uses the corrected one: docs/paper.md has the
+proofs.
 """
 
 from __future__ import annotations
@@ -16,14 +17,12 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 
 SLOWDOWN = 1.5  # the default guarantee: at least 1/1.5 of plain Gibbs's spectral gap
-FAILURE = 0.01  # the probability a in Lemma 2 that an energy estimate is off by more than delta
-LOOSEST = (
-    100.0  # a slowdown beyond which a bound says nothing of use, and is not called a guarantee
-)
-MOST_WORK = 1e8  # draws in one update beyond which a run would not finish
-_AT_RANDOM = ("random", "shared")  # scans of which every chain visits independent random variables
-_IN_ORDER = ("systematic", "chromatic")  # scans whose sweeps are products in a fixed order
-# Poisson means up to which doubles draw them: at 1e14 the variance of 400,000 draws is off by 1%.
+FAILURE = 0.01  # the probability a in Lemma 2 that an energy estimate's error exceeds delta
+LOOSEST = 100.0  # a larger slowdown is useless as a bound, and is not called a guarantee
+MOST_WORK = 1e8  # draws per update beyond which a run would not finish
+_AT_RANDOM = ("random", "shared")  # scans whose chains visit independent random variables
+_IN_ORDER = ("systematic", "chromatic")  # scans that multiply updates in a fixed order
+# Largest Poisson means that doubles can draw: at 1e14 the variance of 400,000 draws is off by 1%.
 MOST_BATCH = 1e12
 
 
@@ -33,7 +32,7 @@ def norm_slowdown(slowdown: float) -> float:
 
 
 def guarantee(slowdown: float | None, scan: str = "random") -> str:
-    """Say what a bound on the slowdown means for a scan; a loose bound is no guarantee.
+    """Describe what a bound on the slowdown guarantees for a scan; a loose bound is no guarantee.
 
     Parameters
     ----------
@@ -78,7 +77,7 @@ def guarantee(slowdown: float | None, scan: str = "random") -> str:
 
 
 def check_settings(name: str, **settings: Any) -> None:
-    """Refuse batches, slowdowns and chances that mean nothing."""
+    """Refuse meaningless batch sizes, slowdowns and probabilities."""
     for key, value in settings.items():
         if value is None:
             continue
@@ -97,10 +96,10 @@ def check_settings(name: str, **settings: Any) -> None:
 
 
 def check_guarantee(name: str, slowdown: float | None, given: bool, what: str) -> None:
-    """Refuse a slowdown beside what takes its place, and neither of the two.
+    """Refuse a slowdown together with settings that replace it, and neither of the two.
 
-    `given` says whether all that a slowdown would fix is given, and `what` names it. A slowdown of
-    None asks for no guarantee; the default gives way to what is given.
+    `given` is true if all settings that a slowdown would determine are given, and `what` names
+    them. A slowdown of None requests no guarantee; given settings override the default slowdown.
     """
     if given and slowdown not in (None, SLOWDOWN):
         raise SampleError(f"{name}: give {what} or a slowdown, not both; got {slowdown!r} as well")
@@ -112,7 +111,7 @@ def check_guarantee(name: str, slowdown: float | None, given: bool, what: str) -
 
 
 def check_work(name: str, graph: FactorGraph, draws: float, setting: str = "batch") -> None:
-    """Refuse an update that would take so long that a run could never finish."""
+    """Refuse an update with so many draws that a run would never finish."""
     if not draws <= MOST_WORK:
         stats = graph.stats
         raise SampleError(
@@ -124,7 +123,7 @@ def check_work(name: str, graph: FactorGraph, draws: float, setting: str = "batc
 
 
 def check_tail(name: str, energy: float, theta: float, instead: str) -> None:
-    """Refuse a tail of energy L_T whose draws would take so long; `instead` says what to do."""
+    """Refuse a tail of energy L_T that needs too many draws; `instead` says what to do."""
     draws = (1 + theta) * energy
     if not draws <= MOST_WORK:
         raise SampleError(
@@ -133,21 +132,21 @@ def check_tail(name: str, energy: float, theta: float, instead: str) -> None:
         )
 
 
-MGPMH_ROOT = 1.0 / math.sqrt(2.0 * math.e)  # most of E|X| / 2, X of centered Poisson variables
+MGPMH_ROOT = 1.0 / math.sqrt(2.0 * math.e)  # largest E|X| / 2 of centered Poisson variables X
 MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
 
 
 def mgpmh_slowdown(ratio: Any) -> Any:
-    """A bound on MGPMH's slowdown for r = L^2 / lambda, given lambda >= L.
+    """Bound MGPMH's slowdown for r = L^2 / lambda, given lambda >= L.
 
-    It is exp(0.429 sqrt(r) + 0.149 r). docs/theory.md has the proof. The paper's exp(r) (Theorem 4)
-    is too small where r is small; docs/paper.md has a counterexample.
+    The bound is exp(0.429 sqrt(r) + 0.149 r). docs/theory.md has the proof. The paper's exp(r)
+    (Theorem 4) is too small for small r; docs/paper.md has a counterexample.
     """
     return np.exp(MGPMH_ROOT * np.sqrt(ratio) + MGPMH_SQUARE * ratio)
 
 
 def mgpmh_ratio(slowdown: float) -> float:
-    """The largest L^2 / lambda that guarantees a slowdown: the root of a quadratic in sqrt(r)."""
+    """Compute the largest L^2 / lambda for a slowdown: the root of a quadratic in sqrt(r)."""
     wanted = math.log(slowdown)
     root = 2.0 * wanted / (MGPMH_ROOT + math.sqrt(MGPMH_ROOT**2 + 4.0 * MGPMH_SQUARE * wanted))
     return root * root
@@ -156,11 +155,12 @@ def mgpmh_ratio(slowdown: float) -> float:
 def local_batches(
     graph: FactorGraph, batch: float | None, slowdown: float | None
 ) -> NDArray[np.float64]:
-    """MGPMH's lambda / L at each variable: draws per unit of energy.
+    """Compute MGPMH's lambda / L at each variable: draws per unit of energy.
 
-    A batch that is given is the paper's lambda, with the graph's L for all variables. Otherwise
-    it follows from the slowdown (see `mgpmh_slowdown`), and is not below L. There each variable
-    may use its own L, since the variable is drawn first. A lambda that cannot be drawn is refused.
+    A given batch is the paper's lambda, with the graph's L for all variables. Otherwise lambda
+    follows from the slowdown (see `mgpmh_slowdown`) and is at least L. In that case each variable
+    may use its own L, since the variable is drawn first. A lambda that is too large to draw is
+    refused.
     """
     local = graph.local_energies
     if batch is not None:
@@ -178,9 +178,9 @@ def local_batches(
 
 
 def bernstein_batch(total_energy: float, delta: float, failure: float) -> float:
-    """A batch that keeps an energy estimate within delta, but for a chance `failure`.
+    """Compute a batch that keeps an energy estimate within delta with probability 1 - failure.
 
-    Lemma 2 with the term of Bernstein's inequality that the paper drops.
+    This is Lemma 2 with the term of Bernstein's inequality that the paper drops.
     """
     ratio = total_energy / delta
     spread = (8.0 * ratio**2 + 4.0 / 3.0 * ratio) * math.log(2.0 / failure)
@@ -188,14 +188,14 @@ def bernstein_batch(total_energy: float, delta: float, failure: float) -> float:
 
 
 def deviation_bound(total_energy: float, delta: float, batch: float) -> float:
-    """A bound on the probability that an energy estimate is off by delta or more.
+    """Bound the probability that an energy estimate is off by delta or more.
 
     The weight W = exp(estimate - energy) is smaller in the convex order than (1 + Psi /
     lambda)^N exp(-Psi), N ~ Poisson(lambda), where every factor is at its maximum. Markov's
     inequality for (W - c)+ and (c - W)+ gives a bound for every c, and for W^p a bound for every
     p >= 1 and p <= 0. docs/theory.md has the proof.
     """
-    delta = min(delta, 500.0)  # whose exponential is a number
+    delta = min(delta, 500.0)  # keep exp(delta) finite
     chernoff = _power_tails(total_energy, delta, batch)
     if batch > _MOST_EXACT:
         return chernoff
@@ -203,13 +203,13 @@ def deviation_bound(total_energy: float, delta: float, batch: float) -> float:
 
 
 def _linear_tails(total_energy: float, delta: float, batch: float) -> float:
-    """Markov's inequality for (W - c)+ and (c - W)+."""
+    """Apply Markov's inequality to (W - c)+ and (c - W)+."""
     from scipy.special import pdtr, pdtrc
 
     step, low, high = math.log1p(total_energy / batch), math.exp(-delta), math.exp(delta)
     above, below = high * (1.0 - _SHARES), low / (1.0 - _SHARES)
-    last = np.floor((total_energy + np.log(above)) / step)  # N beyond it: W > c
-    first = np.floor((total_energy + np.log(below)) / step)  # N up to it: W <= c
+    last = np.floor((total_energy + np.log(above)) / step)  # N > last implies W > c
+    first = np.floor((total_energy + np.log(below)) / step)  # N <= first implies W <= c
     mean = batch + total_energy  # of N, weighted by W
     upper = pdtrc(np.maximum(last, 0.0), mean) - above * pdtrc(np.maximum(last, 0.0), batch)
     upper = np.where(last < 0.0, 1.0 - above, upper)
@@ -220,7 +220,7 @@ def _linear_tails(total_energy: float, delta: float, batch: float) -> float:
 
 
 def _power_tails(total_energy: float, delta: float, batch: float) -> float:
-    """Markov's inequality for powers of W, that is, Chernoff's bound."""
+    """Apply Markov's inequality to powers of W, that is, Chernoff's bound."""
     rate = total_energy / batch
     likely = delta / (total_energy * rate)  # the best power for small deviations
     powers = np.maximum(likely * _POWERS, 1.0)
@@ -231,19 +231,19 @@ def _power_tails(total_energy: float, delta: float, batch: float) -> float:
     return math.exp(min(upper.min(), 0.0)) + math.exp(min(lower.min(), 0.0))
 
 
-_SHARES = np.geomspace(1e-5, 1.0 - 1e-3, 300)  # where Markov's inequality is tried
+_SHARES = np.geomspace(1e-5, 1.0 - 1e-3, 300)  # positions of c for Markov's inequality
 _POWERS = np.geomspace(0.1, 10.0, 200)
-_MOST_EXACT = 1e9  # lambda up to which differences of Poisson tails are precise
+_MOST_EXACT = 1e9  # largest lambda for which differences of Poisson tails are precise
 
 
 @lru_cache(maxsize=64)
 def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
-    """The batch that keeps an energy estimate within delta, but for a chance `failure`.
+    """Compute the batch that keeps an energy estimate within delta with probability 1 - failure.
 
-    The least one that `deviation_bound` finds, or Bernstein's where that is smaller.
+    It is the smallest that `deviation_bound` accepts, or Bernstein's if that is smaller.
     """
     high = bernstein_batch(total_energy, delta, failure)
-    if not 0.0 < high <= 10.0 * MOST_BATCH:  # of which a fifth cannot be drawn either
+    if not 0.0 < high <= 10.0 * MOST_BATCH:  # a fifth of it is too large as well
         return high
     low = high / 1e3
     while high > low * (1.0 + 1e-6):
@@ -254,34 +254,34 @@ def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
 
 
 def min_gibbs_exponent(graph: FactorGraph) -> int:
-    """Theorem 2, repaired: estimates within delta slow MIN-Gibbs by exp(this * delta)."""
+    """Return k of Theorem 2, repaired: estimates within delta slow MIN-Gibbs by exp(k delta)."""
     return 2 if graph.stats.max_domain <= 2 else 4
 
 
 def redraw_slowdown(graph: FactorGraph) -> float:
-    """How much slower than plain Gibbs a chain is whose energy is redrawn with the state only.
+    """Bound the slowdown against plain Gibbs if the energy is redrawn only when the state changes.
 
-    Such a chain waits for the state to change, which Gibbs does with probability 1 - T(x, x) at
-    least. A variable of D values leaves its present one with probability (D - 1) / (D - 1 + e^L)
-    at least, and no gap exceeds 1 / n. So it is 1 where these sum to 1: all but for few variables,
-    or strongly bound ones.
+    Such a chain waits for the state to change, which Gibbs does with probability at least 1 - T(x,
+    x). A variable of D values leaves its present one with probability at least (D - 1) / (D - 1 +
+    e^L), and no gap exceeds 1 / n. So the bound is 1 if these probabilities sum to at least 1,
+    which fails only for few or strongly coupled variables.
     """
     free = graph.evidence < 0
     others, local = graph.sizes[free] - 1.0, graph.local_energies[free]
     leaving = float((others / (others + np.exp(np.minimum(local, 700.0)))).sum())
-    return max(1.0, 1.0 / leaving) if leaving > 0 else 1.0  # 0 where nothing can change
+    return max(1.0, 1.0 / leaving) if leaving > 0 else 1.0  # leaving is 0 if nothing can change
 
 
 DOUBLE_MIN_EXPONENT = 2  # Theorem 6, sharpened: estimates within delta slow it by exp(2 * delta)
 
 
 def unbiased_exponent(graph: FactorGraph) -> int:
-    """The same as `min_gibbs_exponent` for unbiased weights; part (h) of docs/theory.md."""
+    """Return k of `min_gibbs_exponent` for unbiased weights; part (h) of docs/theory.md."""
     return 2 if graph.stats.max_domain <= 2 else 3
 
 
 class Decay(NamedTuple):
-    """How variances decay in a chain with unbounded estimates, whose spectral gap is 0.
+    """Decay of variances in a chain with unbounded estimates, whose spectral gap is 0.
 
     Var(P^t f) <= (1 - gap / slowdown)^t Var f + floor * (max f - min f)^2, with plain Gibbs's gap.
     """
@@ -291,7 +291,7 @@ class Decay(NamedTuple):
 
 
 def estimate_decay(slowdown: float, delta: float, failure: float) -> Decay:
-    """Part (h) of docs/theory.md.
+    """Compute the decay by part (h) of docs/theory.md.
 
     `slowdown` is that of a chain whose estimates are always within delta of the energy; `failure`
     is the probability that an estimate is not.
@@ -300,25 +300,26 @@ def estimate_decay(slowdown: float, delta: float, failure: float) -> Decay:
 
 
 def tail_log_slowdown(tail: Any, theta: Any) -> Any:
-    """Poisson-Gibbs's bound on log(slowdown): L_T * (sqrt(1 + theta) - sqrt(theta))^2.
+    """Return Poisson-Gibbs's bound on log(slowdown): L_T * (sqrt(1 + theta) - sqrt(theta))^2.
 
-    At most L_T / (4 theta + 1), and Poisson-MH's exponent too; docs/theory.md has the proof.
+    It is at most L_T / (4 theta + 1), and is Poisson-MH's exponent too; docs/theory.md has the
+    proof.
     """
     return tail / (np.sqrt(1.0 + theta) + np.sqrt(theta)) ** 2
 
 
 def tail_theta(tail: Any, slowdown: float) -> Any:
-    """The least theta for which `tail_log_slowdown` is at most log(slowdown); 0 if any will do."""
+    """Return the least theta with `tail_log_slowdown` at most log(slowdown); 0 if any works."""
     ratio = np.maximum(tail / math.log(slowdown), 1.0)
     return (ratio - 1.0) ** 2 / (4.0 * ratio)
 
 
 def metropolis_slowdown(sizes: Any, exponent: Any) -> float:
-    """The slowdown of a minibatched Metropolis step with uniform proposals, at the worst variable.
+    """Return the slowdown of minibatched Metropolis with uniform proposals, at the worst variable.
 
     Uniform proposals among D values cost a factor of D. `exponent` is twice the Hellinger exponent
-    between the minibatches of the present and the proposed state, whose distributions then overlap
-    by at least 1 - sqrt(1 - exp(-exponent)).
+    between the minibatch distributions of the present and the proposed state. These distributions
+    then overlap by at least 1 - sqrt(1 - exp(-exponent)).
     """
     safe = np.minimum(exponent, 700.0)
     return float((sizes * np.exp(safe) * (1.0 + np.sqrt(-np.expm1(-safe)))).max(initial=1.0))

@@ -1,4 +1,4 @@
-"""DoubleMIN-Gibbs, Algorithm 5 of the paper: MGPMH with an estimated acceptance."""
+"""DoubleMIN-Gibbs, Algorithm 5 of the paper: MGPMH with an estimated acceptance probability."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class DoubleMinGibbs(Sampler):
-    """Doubly minibatched Gibbs: a local minibatch proposes, an energy estimate decides.
+    """Doubly minibatched Gibbs: a local minibatch proposes, an energy estimate accepts or rejects.
 
-    Its stationary distribution is that of MIN-Gibbs (Theorem 5): with the default estimator that of
-    the model. An update costs O(D * L^2 + Psi^2) and does not depend on the degree. D is the number
-    of values, L the largest sum of factor ranges at a variable, Psi the sum of all ranges.
+    Its stationary distribution is that of MIN-Gibbs (Theorem 5), and with the default estimator
+    that of the model. An update costs O(D * L^2 + Psi^2) and does not depend on the degree. D is
+    the number of values, L the largest sum of factor ranges at a variable, Psi the sum of all
+    ranges.
 
     Parameters
     ----------
@@ -103,18 +104,18 @@ class DoubleMinGibbs(Sampler):
         check_guarantee("DoubleMinGibbs", self.slowdown, self.batch is not None and second, what)
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Prepare both minibatches, unless an update would never end."""
+        """Prepare both minibatches; refuse too many draws per update."""
         chosen = self.estimator_for(graph)
         check_work("DoubleMinGibbs", graph, chosen.work(graph))
         rows, strong, weak, step = minibatch_rows(graph, self.batch, self._half)
         return DoubleMinData(rows, strong, weak, step, chosen.prepare(graph))
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """The present state's energy estimate is carried along."""
+        """Return the sizes: the present state's energy estimate is stored between updates."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """A minibatch to propose, an estimate to decide."""
+        """Return the operations of a proposal's minibatch and an acceptance's estimate."""
         chosen = self.estimator_for(graph)
         check_work("DoubleMinGibbs", graph, chosen.work(graph))
         rows, *_ = minibatch_rows(graph, self.batch, self._half)
@@ -124,14 +125,14 @@ class DoubleMinGibbs(Sampler):
         return {**total, **choice_operations(mean_row(graph)["values"]), "accept": 1.0}
 
     def proviso(self, graph: FactorGraph) -> str:
-        """Part (h) of docs/theory.md: how variances decay, though the spectral gap is 0."""
+        """Describe how variances decay, though the spectral gap is 0: docs/theory.md, part (h)."""
         given = (self.batch, self.second_batch, self.estimator)
         if self.slowdown is None or any(one is not None for one in given):
             return ""
         return estimate_bound(estimate_decay(self.slowdown, self._delta, self.failure))
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say both batches, the cost and the bound."""
+        """Describe both batches, the cost and the bound."""
         chosen = self.estimator_for(graph)
         first = minibatch_rows(graph, self.batch, self._half)
         draws = expected_draws(first[0])[graph.evidence < 0]
@@ -142,7 +143,7 @@ class DoubleMinGibbs(Sampler):
         )
 
     def estimator_for(self, graph: FactorGraph) -> Estimator:
-        """The estimator given, or the Poisson one with the second batch given or Lemma 2's."""
+        """Return the given estimator, or a Poisson one with the given batch or Lemma 2's."""
         if self.estimator is not None:
             return self.estimator
         if self.second_batch is not None:
@@ -156,11 +157,11 @@ class DoubleMinGibbs(Sampler):
 
     @property
     def _half(self) -> float | None:
-        """The slowdown that either batch may cause."""
+        """Return the slowdown that either batch may cause."""
         return None if self.slowdown is None else math.sqrt(self.slowdown)
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Algorithm 5, on pairs (state, energy)."""
+        """Compute the matrix of Algorithm 5, on pairs (state, energy)."""
         joint = joint_space(everything, self.estimator_for(everything.graph))
         density = local_batches(everything.graph, self.batch, self._half)
         matrix = joint.empty()
@@ -180,9 +181,10 @@ class DoubleMinGibbs(Sampler):
 def _accepted(
     weight: NDArray[np.float64], drift: NDArray[np.float64], gain: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """For each gain the sum of weight * min(1, exp(gain + drift)): what is accepted of proposals.
+    """Sum weight * min(1, exp(gain + drift)) for each gain: the probability of acceptance.
 
-    Sorted by drift, the terms from some place on are at 1, and the others share exp(gain).
+    In order of drift, the minimum is 1 for the last terms, and the others share the factor
+    exp(gain).
     """
     order = np.argsort(drift)
     weight, drift = weight[order], drift[order]
@@ -194,7 +196,7 @@ def _accepted(
 
 
 class DoubleMinData(NamedTuple):
-    """The first minibatch as in `MGPMHData`, and what the estimator prepared."""
+    """The first minibatch as in `MGPMHData`, and the estimator's prepared data."""
 
     rows: NDArray[np.void]
     strong: NDArray[np.void]
@@ -211,7 +213,7 @@ def double_min_begin(data, model, chain):
 
 @kernel
 def double_min_update(data, model, chain, i):
-    """Algorithm 5: a = exp(xi_y - xi_x + eps_x(i) - eps_y(i)), with a fresh xi_y even if y = x."""
+    """Update by Algorithm 5: a = exp(xi_y - xi_x + eps_x(i) - eps_y(i)), xi_y new even if y = x."""
     load_minibatch(data, data.step[i], model, chain, i)
     old = chain.x[i]
     new = draw_log(chain.weights, model.rows[i].domain, chain.stream)

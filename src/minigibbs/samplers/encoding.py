@@ -25,7 +25,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 
 
 def describe_sampler(sampler: Sampler) -> dict[str, Any]:
-    """A sampler's name and settings, for JSON."""
+    """Return a sampler's name and settings, for JSON."""
     if SAMPLERS.get(sampler.name) is not type(sampler):
         raise SampleError(
             f"{type(sampler).__name__} cannot be described in a file: a checkpoint takes the "
@@ -57,7 +57,7 @@ def _plain(value: Any) -> Any:
 
 
 def sampler_call(sampler: Sampler) -> str:
-    """The Python expression that makes a sampler, with every setting that is no default.
+    """Return the Python expression that creates a sampler, with settings other than defaults.
 
     >>> import minigibbs as mg
     >>> sampler_call(mg.Tempering(mg.Gibbs(), levels=(0, 0.5, 1)))
@@ -70,7 +70,7 @@ def _expression(value: Any) -> str:
     if isinstance(value, np.generic):
         return repr(value.item())
     if not isinstance(value, Sampler) and ESTIMATORS.get(type(value).__name__) is not type(value):
-        return repr(value)  # estimators of the user's own hold code
+        return repr(value)  # user-defined estimators contain code
     given = [
         f"{field.name}={_expression(getattr(value, field.name))}"
         for field in fields(value)  # type: ignore[arg-type]
@@ -80,13 +80,13 @@ def _expression(value: Any) -> str:
 
 
 def sampler_from(described: dict[str, Any]) -> Sampler:
-    """The sampler that `describe_sampler` described; unknown names are an error."""
+    """Create the sampler that `describe_sampler` described; unknown names are an error."""
     settings = dict(described)
     name = settings.pop("name")
     if name not in SAMPLERS:
         raise SampleError(f"sampler: expected one of {', '.join(SAMPLERS)}, got {name!r}")
     if name == PoissonGibbs.name:
-        settings.pop("tune", None)  # in files of 0.2, where it is always false
+        settings.pop("tune", None)  # files of 0.2 have it; it is always false
     return SAMPLERS[name](**{key: _setting(value) for key, value in settings.items()})
 
 

@@ -1,4 +1,4 @@
-"""Energy estimators: the distributions mu_x that MIN-Gibbs and DoubleMIN-Gibbs draw from.
+"""Energy estimators: the distributions mu_x of the estimates of MIN-Gibbs and DoubleMIN-Gibbs.
 
 An estimator is a frozen dataclass that prepares arrays for a compiled function
 `estimate(data, model, chain) -> energy of chain.x`, chosen by the type of `data`.
@@ -31,7 +31,7 @@ from minigibbs.samplers.base import far_share
 from minigibbs.samplers.bounds import check_settings
 from minigibbs.system.boundary import checked
 
-_BLOCK = 128  # weak draws made before their factors are looked at
+_BLOCK = 128  # weak draws that are made before their factors are evaluated
 
 
 @checked(SampleError)
@@ -47,18 +47,18 @@ class Estimator(ABC):
 
     @abstractmethod
     def prepare(self, graph: FactorGraph) -> Any:
-        """Prepare the arrays its compiled function reads."""
+        """Prepare the arrays that the compiled function reads."""
 
     @abstractmethod
     def work(self, graph: FactorGraph) -> float:
-        """Expected number of factors looked at in one estimate."""
+        """Return the expected number of factors that one estimate evaluates."""
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
-        """Expected operations of one estimate, by kind; see `Sampler.operations`."""
+        """Return the expected operations of one estimate, by kind; see `Sampler.operations`."""
         return {"read": self.work(graph)}
 
     def scratch(self, graph: FactorGraph) -> int:
-        """Integers of scratch that an estimate needs."""
+        """Return the number of scratch integers that an estimate needs."""
         return 0
 
     @abstractmethod
@@ -72,9 +72,9 @@ class Estimator(ABC):
         """
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """The paper's mu_x: the possible estimates of a state, and their probabilities.
+        """Return the paper's mu_x: the possible estimates of a state, and their probabilities.
 
-        Energies are on the scale on which every factor has least value 0.
+        Energies are shifted so that every factor's minimum is 0.
         """
         raise SampleError(
             f"{type(self).__name__} has no distribution that can be enumerated: it needs a method "
@@ -102,7 +102,7 @@ class PoissonEstimator(Estimator):
     >>> import minigibbs as mg
     >>> print(mg.MinGibbs(estimator=mg.PoissonEstimator(1e5)).describe(mg.models.potts_rbf()))
     MIN-Gibbs: Poisson estimates, lambda = 1e+05, unbiased in exp: exact; about 2.31e+04 draws
-    an update.
+    per update.
     """
 
     batch: float
@@ -111,7 +111,7 @@ class PoissonEstimator(Estimator):
         check_settings("PoissonEstimator", batch=self.batch)
 
     def prepare(self, graph: FactorGraph) -> Any:
-        """One Poisson vector over all factors."""
+        """Prepare one Poisson vector over all factors."""
         spans = factor_spans(graph.packed, graph.evidence)
         total = spans.sum()
         ratio = total / self.batch
@@ -126,11 +126,11 @@ class PoissonEstimator(Estimator):
         return PoissonData(*vector, ratio, math.log1p(ratio))
 
     def work(self, graph: FactorGraph) -> float:
-        """The sum of min(1, rate) over all factors."""
+        """Return the sum of min(1, rate) over all factors."""
         return float(np.minimum(1.0, self._rates(graph)).sum())
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
-        """Strong rates one by one, weak ones by alias table."""
+        """Count one Poisson variate per strong rate, and the alias draws of the weak ones."""
         rates = self._rates(graph)
         strong = rates >= STRONG_RATE
         draws = float(rates[~strong].sum())
@@ -142,15 +142,15 @@ class PoissonEstimator(Estimator):
         return spans * (self.batch / max(float(spans.sum()), 1e-300))
 
     def scratch(self, graph: FactorGraph) -> int:
-        """Space for a block of draws."""
+        """Return the size of a block of draws."""
         return _BLOCK
 
     def describe(self) -> str:
-        """The distribution stays the model's."""
+        """Describe the estimate, with which the distribution is the model's."""
         return f"Poisson estimates, lambda = {self.batch:.4g}, unbiased in exp: exact"
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """Independent Poisson counts, each times what a draw of its factor adds."""
+        """Convolve independent Poisson counts, each times the gain of one draw of its factor."""
         ratio = everything.spans.sum() / self.batch
         points, chances = np.zeros(1), np.ones(1)
         for value, span in zip(everything.phi[:, state], everything.spans, strict=True):
@@ -205,26 +205,26 @@ class SubsetEstimator(Estimator):
         return SubsetData(signed_places(graph, factors), int(self.size))
 
     def work(self, graph: FactorGraph) -> float:
-        """The size of the subset."""
+        """Return the size of the subset."""
         return float(self.size)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
-        """Every member."""
+        """Count every member of the subset."""
         return {"member": float(self.size)}
 
     def scratch(self, graph: FactorGraph) -> int:
-        """Space for the subset."""
+        """Return the size of the subset's scratch."""
         return subset_scratch(self.size)
 
     def describe(self) -> str:
-        """The distribution is not the model's."""
+        """Describe the estimate, with which the distribution is not the model's."""
         return (
             f"sums over {self.size} factors drawn without replacement: BIASED towards states "
             "whose estimate varies most"
         )
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """Every subset is as likely as every other."""
+        """Enumerate all subsets, which are equally likely."""
         phi = everything.phi[:, state]
         members = list(itertools.combinations(range(len(phi)), self.size))
         sums = np.array([phi[list(m)].sum() for m in members]) * len(phi) / self.size
@@ -245,26 +245,26 @@ class ExactEstimator(Estimator):
     """
 
     def prepare(self, graph: FactorGraph) -> Any:
-        """Only the number of factors, for the counters."""
+        """Store the number of factors, for the counters."""
         return ExactData(graph.stats.factors)
 
     def work(self, graph: FactorGraph) -> float:
-        """All factors."""
+        """Return the number of all factors."""
         return float(graph.stats.factors)
 
     def describe(self) -> str:
-        """The distribution stays the model's."""
+        """Describe the estimate, with which the distribution is the model's."""
         return "exact energies: plain Gibbs at the cost of all factors per value"
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """One point."""
+        """Return a single point with probability 1."""
         return np.array([everything.phi[:, state].sum()]), np.ones(1)
 
 
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class CustomEstimator(Estimator):
-    """An estimator of your own.
+    """A user-defined estimator.
 
     Parameters
     ----------
@@ -297,23 +297,23 @@ class CustomEstimator(Estimator):
             )
 
     def prepare(self, graph: FactorGraph) -> Any:
-        """The function and its parameters as they are."""
+        """Store the function and its parameters."""
         return CustomData(self.function, self.parameters)
 
     def work(self, graph: FactorGraph) -> float:
-        """Unknown; counted as one."""
+        """Return 1, since the number is unknown."""
         return 1.0
 
     def describe(self) -> str:
-        """The distribution depends on the function."""
+        """Describe the estimate; the distribution depends on the function."""
         name = self.function.py_func.__name__
         return f"estimates by {name}: exact only if E exp(estimate) = exp(energy)"
 
 
 def signed_places(graph: FactorGraph, places: NDArray[Any]) -> NDArray[Any]:
-    """Numbers of factors, pairs first, with pair p that repels as -1 - p.
+    """Return factor indices, pairs first, with a repulsive pair p encoded as -1 - p.
 
-    So a draw need not look up the weight's sign: one cache line less of three.
+    So a draw need not read the sign of the weight, which saves one of three cache lines.
     """
     weights = graph.packed.pair_weight
     pair = places < len(weights)
@@ -322,13 +322,13 @@ def signed_places(graph: FactorGraph, places: NDArray[Any]) -> NDArray[Any]:
 
 
 def joint_space(everything: Enumeration, estimator: Estimator) -> Joint:
-    """The pairs (state, estimate) that MIN-Gibbs and DoubleMIN-Gibbs live on."""
+    """Return the state space of MIN-Gibbs and DoubleMIN-Gibbs: pairs (state, estimate)."""
     states = range(len(everything.states))
     return Joint(everything, [estimator.law(everything, state) for state in states])
 
 
 class PoissonData(NamedTuple):
-    """A `PoissonVector` over all signed places, Psi/lambda and log(1 + Psi/lambda)."""
+    """A `PoissonVector` over all signed indices, Psi/lambda and log(1 + Psi/lambda)."""
 
     rows: NDArray[np.void]
     strong: NDArray[np.void]
@@ -338,14 +338,14 @@ class PoissonData(NamedTuple):
 
 
 class SubsetData(NamedTuple):
-    """The factors that vary, and how many of them to draw."""
+    """The factors that vary, and the number of them to draw."""
 
-    factors: NDArray[np.int64]  # signed places
+    factors: NDArray[np.int64]  # signed indices
     size: int
 
 
 class ExactData(NamedTuple):
-    """How many factors there are."""
+    """The number of factors."""
 
     factors: int
 
@@ -359,14 +359,14 @@ class CustomData(NamedTuple):
 
 @kernel
 def _pair_is_on(model, x, place):
-    """Whether a pair, by its signed place, is at its maximum."""
+    """Return whether a pair, given by its signed index, is at its maximum."""
     k = place if place >= 0 else -1 - place
     return (x[model.pair[k, 0]] == x[model.pair[k, 1]]) == (place >= 0)
 
 
 @kernel
 def _share(model, x, place):
-    """A factor's phi / M by its signed place, with phi shifted to min 0."""
+    """Return phi / M of a factor, given by its signed index, with phi shifted to minimum 0."""
     if place < len(model.pair):
         return 1.0 if _pair_is_on(model, x, place) else 0.0
     factor = model.factors[place - len(model.pair)]
@@ -375,7 +375,7 @@ def _share(model, x, place):
 
 @kernel
 def _span(model, place):
-    """The paper's M of a factor by its signed place."""
+    """Return the paper's M of a factor, given by its signed index."""
     if place < len(model.pair):
         return abs(model.pair_weight[place if place >= 0 else -1 - place])
     return model.factors[place - len(model.pair)].span
@@ -383,7 +383,7 @@ def _span(model, place):
 
 @kernel
 def _weak_estimate(data, row, model, chain, block):
-    """A block of weak draws: first all places, then all factors, so that no miss waits."""
+    """Sum a block of weak draws; draws and evaluations are in separate loops to overlap misses."""
     total, on = 0.0, 0
     for k in range(block):
         chain.scratch[k] = draw_alias(data.weak, row.weak_start, row.weak_end, chain.stream)
@@ -398,9 +398,9 @@ def _weak_estimate(data, row, model, chain, block):
 
 @kernel
 def poisson_estimate(data, model, chain):
-    """Equation (2): the sum of s * log(1 + Psi / (lambda * M) * phi(x)).
+    """Evaluate equation (2): the sum of s * log(1 + Psi / (lambda * M) * phi(x)).
 
-    A factor at its minimum adds nothing whatever its s, which is then not drawn.
+    A factor at its minimum contributes 0 for any s, so its s is not drawn.
     """
     row, total = data.rows[0], 0.0
     for k in range(row.strong_start, row.strong_end):
@@ -419,7 +419,7 @@ def poisson_estimate(data, model, chain):
 
 @kernel
 def subset_estimate(data, model, chain):
-    """|Phi| / B times the sum over a uniform subset of B factors (Section 2)."""
+    """Compute |Phi| / B times the sum over a uniform subset of B factors (Section 2)."""
     count, total = len(data.factors), 0.0
     begin_subset(chain.scratch)
     for last in range(count - data.size, count):
@@ -431,14 +431,14 @@ def subset_estimate(data, model, chain):
 
 @kernel
 def exact_estimate(data, model, chain):
-    """The energy itself."""
+    """Compute the energy."""
     chain.tally[EVALUATIONS] += data.factors
     return total_energy(model, chain.x)
 
 
 @kernel
 def custom_estimate(data, model, chain):
-    """A user's own estimate."""
+    """Call a user-defined estimator."""
     return data.function(model, chain.x, chain.stream, data.parameters)
 
 

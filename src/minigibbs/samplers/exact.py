@@ -1,8 +1,8 @@
-"""Independent draws from the model: every sweep is a fresh one, through the bucket tree.
+"""Independent draws from the model: every sweep is a new draw, through the bucket tree.
 
-The upward pass of `exact.elimination` is made once. A draw then goes through its steps, the last
-one first: the variables that a step has summed out are drawn given those that are known, with
-weights that are products of the step's two tables.
+The upward pass of `exact.elimination` is made once. A draw then visits its steps in reverse order:
+the variables that a step has summed out are drawn given the known ones, with weights that are
+products of the step's two tables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
 from minigibbs.system.boundary import checked
 
-# Variables that are drawn together: [slot_start, slot_end) of `own` are their sizes, their joint
+# Variables that are drawn together. Their sizes are in [slot_start, slot_end) of `own`, their joint
 # values are 0 to size - 1, and the weights are products of the parts [part_start, part_end).
 _TURN = np.dtype(
     [
@@ -36,8 +36,8 @@ _TURN = np.dtype(
     ],
     align=True,
 )
-# A table of weights: its entries start at `start`, its slots are those of variables drawn before,
-# and `places` from `place` on says how far each joint value moves.
+# A table of weights. Its entries begin at `start`, its slots are those of variables drawn before,
+# and `places` from `place` on has the offset of each joint value.
 _PART = np.dtype(
     [
         ("start", np.int64),
@@ -48,7 +48,7 @@ _PART = np.dtype(
     align=True,
 )
 _SLOT = np.dtype([("variable", np.int64), ("stride", np.int64)], align=True)
-# A variable that is drawn: how many values it has, and where they are in `values`.
+# A drawn variable: its number of values, and their offset in `values`.
 _OWN = np.dtype([("variable", np.int64), ("size", np.int64), ("value", np.int64)], align=True)
 
 
@@ -57,7 +57,7 @@ _OWN = np.dtype([("variable", np.int64), ("size", np.int64), ("value", np.int64)
 class ExactSampler(SweepSampler):
     """Independent draws from the model by variable elimination: every sweep is one draw.
 
-    For graphs of small treewidth, as `mg.exact_marginals`. Other graphs are refused
+    For graphs of small treewidth, like `mg.exact_marginals`. Other graphs are refused
     (`TooLargeError`).
 
     Parameters
@@ -80,7 +80,7 @@ class ExactSampler(SweepSampler):
     memory: float | None = None
     name = "exact"
     takes_zeros = True
-    draws_implicit = True  # small ones, which it stores
+    draws_implicit = True  # only small implicit groups, which it converts to explicit factors
 
     def __post_init__(self) -> None:
         wrong = isinstance(self.memory, bool) or not isinstance(
@@ -92,18 +92,18 @@ class ExactSampler(SweepSampler):
             )
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Sum the variables out once; lay out the tables of every step."""
+        """Sum out the variables once; lay out the tables of every step."""
         tree = EliminationTree.of(graph, self.memory, draws=True)
         with tree.reserved():
             possible(tree)
             return _flat(tree)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """Each variable's place among the values that zeros leave it."""
+        """Return the sizes: scratch has each variable's index among its possible values."""
         return Workspace(scratch=len(graph), numbers=2 * int(data.turns["size"].max(initial=1)))
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say the width."""
+        """Describe the width."""
         order = EliminationTree.of(graph, self.memory, draws=True).order
         return (
             f"Exact: every sweep is an independent draw, by elimination of width {order.width}; "
@@ -111,7 +111,7 @@ class ExactSampler(SweepSampler):
         )
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Every row is the distribution itself."""
+        """Compute the matrix: every row is the distribution itself."""
         law = everything.law
         matrix, count = np.tile(law, (len(law), 1)), len(law)
         return Transition(matrix, np.arange(count), np.zeros(count), law, everything)
@@ -124,14 +124,14 @@ class ExactData(NamedTuple):
     own: NDArray[np.void]  # of _OWN
     parts: NDArray[np.void]  # of _PART
     slots: NDArray[np.void]  # of _SLOT
-    places: NDArray[np.int64]  # of joint values in each part
-    logs: NDArray[np.float64]  # of what the parts hold
-    values: NDArray[np.int64]  # that variables may take
-    settled: NDArray[np.int64]  # [variable, value] of those with one
+    places: NDArray[np.int64]  # offsets of joint values in each part
+    logs: NDArray[np.float64]  # entries of the parts
+    values: NDArray[np.int64]  # possible values of the variables
+    settled: NDArray[np.int64]  # [variable, value] of variables with one possible value
 
 
 def _flat(tree: EliminationTree) -> ExactData:
-    """All tables end to end."""
+    """Concatenate all tables."""
     turns: list[tuple[int, ...]] = []
     own: list[tuple[int, ...]] = []
     parts: list[tuple[int, ...]] = []
@@ -170,19 +170,19 @@ def _flat(tree: EliminationTree) -> ExactData:
 
 
 def _strides(shape: tuple[int, ...]) -> list[int]:
-    """Strides of a contiguous array, in entries."""
+    """Return the strides of a contiguous array, in entries."""
     return [int(np.prod(shape[k + 1 :])) for k in range(len(shape))]
 
 
 def _values(tree: EliminationTree, variables: NDArray[Any]) -> NDArray[np.int64]:
-    """The values that each of some variables may take."""
+    """Return the concatenated possible values of the variables."""
     lists = [tree.values(variable) for variable in variables.tolist()]
     return np.concatenate([np.empty(0, np.int64), *lists])
 
 
 @kernel
 def exact_sweep(data, model, chain, replicas):
-    """Draw every variable, the last eliminated first, given those before it."""
+    """Draw every variable given those drawn before it, in reverse order of elimination."""
     place = chain.scratch
     for k in range(len(data.settled)):
         chain.x[data.settled[k, 0]] = data.settled[k, 1]
@@ -199,7 +199,7 @@ def exact_sweep(data, model, chain, replicas):
                 chain.weights[joint] += data.logs[at + data.places[part.place + joint]]
         joint = draw_log(chain.weights, turn.size, chain.stream)
         s = turn.slot_end - 1
-        while s >= turn.slot_start:  # the last variable's values follow each other
+        while s >= turn.slot_start:  # the last variable's values are consecutive
             own = data.own[s]
             place[own.variable] = joint % own.size
             chain.x[own.variable] = data.values[own.value + place[own.variable]]
@@ -211,7 +211,7 @@ def exact_sweep(data, model, chain, replicas):
 
 @kernel
 def exact_begin(data, model, chain, replicas):
-    """Nothing is carried."""
+    """Do nothing: no state persists between sweeps."""
 
 
 register_sweep(ExactData, exact_sweep, exact_begin)

@@ -50,8 +50,8 @@ class LocalMinibatchGibbs(Sampler):
     --------
     >>> import minigibbs as mg
     >>> print(mg.LocalMinibatchGibbs(40).describe(mg.models.potts_rbf()))
-    Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at 40 factors without
-    replacement.
+    Local Minibatch Gibbs: BIASED, with no guarantee; an update evaluates 40 factors
+    without replacement.
     """
 
     batch: float | None = None
@@ -67,7 +67,7 @@ class LocalMinibatchGibbs(Sampler):
             )
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """The batch, or a Poisson vector for each variable."""
+        """Prepare the batch, or a Poisson vector for each variable."""
         if self.adjusted:
             return LocalPoissonData(*minibatch_rows(graph, self.batch_for(graph), math.e))
         if self.batch_for(graph) > graph.stats.max_degree:
@@ -78,15 +78,15 @@ class LocalMinibatchGibbs(Sampler):
         return LocalData(int(self.batch_for(graph)))
 
     def batch_for(self, graph: FactorGraph) -> float:
-        """The batch given, or 40, or the largest degree if that is less."""
+        """Return the given batch, or 40, or the largest degree if that is less."""
         return float(min(40, graph.stats.max_degree) if self.batch is None else self.batch)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """Space for the subset."""
+        """Return the size of the subset's scratch."""
         return Workspace(scratch=0 if self.adjusted else subset_scratch(data.batch))
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """Every member of the subset, or every draw."""
+        """Count every member of the subset, or every draw."""
         values = mean_row(graph)["values"]
         if self.adjusted:
             rows = self.prepare(graph).rows
@@ -94,16 +94,16 @@ class LocalMinibatchGibbs(Sampler):
         return {"update": 1.0, **choice_operations(values), "member": self.batch_for(graph)}
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say the batch, and that nothing is guaranteed."""
+        """Describe the batch, and that there is no guarantee."""
         how = "Poisson draws, bias-adjusted" if self.adjusted else "factors without replacement"
         return (
-            f"Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at "
+            f"Local Minibatch Gibbs: BIASED, with no guarantee; an update evaluates "
             f"{self.batch_for(graph):g} "
             f"{how}."
         )
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Algorithm 3, and its variant with the weights of equation (2)."""
+        """Compute the matrix of Algorithm 3, or of its variant with the weights of equation (2)."""
         batch = self.batch_for(everything.graph)
 
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -126,13 +126,13 @@ class LocalMinibatchGibbs(Sampler):
 
 
 class LocalData(NamedTuple):
-    """How many factors to look at."""
+    """The number of factors to evaluate."""
 
     batch: int
 
 
 class LocalPoissonData(NamedTuple):
-    """A `PoissonVector` with a row per variable, and L / lambda of each."""
+    """A `PoissonVector` with one row per variable, and L / lambda of each variable."""
 
     rows: NDArray[np.void]
     strong: NDArray[np.void]
@@ -142,7 +142,7 @@ class LocalPoissonData(NamedTuple):
 
 @kernel
 def local_update(data, model, chain, i):
-    """Algorithm 3: eps_u = |A[i]| / |S| times the sum over a uniform subset S of A[i]."""
+    """Update by Algorithm 3: eps_u = |A[i]| / |S| times the sum over a uniform subset S of A[i]."""
     row = model.rows[i]
     degree = row.end - row.start
     batch = min(data.batch, degree)
@@ -158,7 +158,7 @@ def local_update(data, model, chain, i):
 
 @kernel
 def _add_adjusted(model, chain, i, place, step, count):
-    """Add count * log(1 + step * phi / M) for each value of `i`, up to a constant for all."""
+    """Add count * log(1 + step * phi / M) for each value of `i`, up to a common constant."""
     weights, row = chain.weights, model.rows[i]
     if place < row.pair_end:
         gain = math.copysign(count * math.log1p(step), model.weight[place])
@@ -175,7 +175,7 @@ def _add_adjusted(model, chain, i, place, step, count):
 
 @kernel
 def local_poisson_update(data, model, chain, i):
-    """Algorithm 3 with the weights of equation (2), for the factors at i."""
+    """Update by Algorithm 3 with the weights of equation (2), for the factors at i."""
     batch, row = data.rows[i], model.rows[i]
     for value in range(row.domain):
         chain.weights[value] = 0.0

@@ -1,4 +1,4 @@
-"""MGPMH, Algorithm 4 of the paper: a minibatch proposes, an exact pass accepts or rejects."""
+"""MGPMH, Algorithm 4 of the paper: a minibatch proposes, the exact energies accept or reject."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class MGPMH(Sampler):
         check_guarantee("MGPMH", self.slowdown, self.batch is not None, "a batch")
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """A Poisson vector for each variable."""
+        """Prepare a Poisson vector for each variable."""
         return MGPMHData(*minibatch_rows(graph, self.batch, self.slowdown))
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """The minibatch, and one pass over the factors where the proposal differs."""
+        """Count the minibatch, and one evaluation of the factors if the proposal differs."""
         row = mean_row(graph)
-        moves = 1.0 - 1.0 / max(row["values"], 1.0)  # all values alike: an upper bound
+        moves = 1.0 - 1.0 / max(row["values"], 1.0)  # an upper bound: all values equally likely
         vector = self.prepare(graph)
         total = minibatch_operations(graph, vector.rows)
         total["general"] += moves * row["general"]
@@ -95,12 +95,12 @@ class MGPMH(Sampler):
         }
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
-        """Theorem 4, repaired, where lambda is at least L."""
+        """Compute the bound of Theorem 4, repaired, if lambda is at least L."""
         density = local_batches(graph, self.batch, self.slowdown)
         return local_slowdown(graph, density)
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say the batch, the cost and the bound."""
+        """Describe the batch, the cost and the bound."""
         density = local_batches(graph, self.batch, self.slowdown)
         batch = float((density * graph.local_energies).max())
         return (
@@ -114,7 +114,7 @@ class MGPMH(Sampler):
         return float(rows.mean()) if len(rows) else 0.0
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Algorithm 4."""
+        """Compute the matrix of Algorithm 4."""
         density = local_batches(everything.graph, self.batch, self.slowdown or SLOWDOWN)
 
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -133,7 +133,7 @@ class MGPMH(Sampler):
 def proposals(
     everything: Enumeration, i: int, line: NDArray[np.int64], density: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Minibatches' probabilities, and for each the estimates eps_u of Algorithm 4."""
+    """Return the probabilities of minibatches, and the estimates eps_u of Algorithm 4 for each."""
     around = everything.adjacent[i]
     spans = everything.spans[around]
     counts, chance = poisson_grid(spans * density)
@@ -142,7 +142,7 @@ def proposals(
 
 
 class MGPMHData(NamedTuple):
-    """A `PoissonVector` with a row per variable, and L / lambda of each."""
+    """A `PoissonVector` with one row per variable, and L / lambda of each variable."""
 
     rows: NDArray[np.void]
     strong: NDArray[np.void]
@@ -153,7 +153,7 @@ class MGPMHData(NamedTuple):
 def minibatch_rows(
     graph: FactorGraph, batch: float | None, slowdown: float | None
 ) -> tuple[Any, ...]:
-    """The rows of s_phi ~ Poisson(lambda * M_phi / L), and L / lambda."""
+    """Prepare the rows of s_phi ~ Poisson(lambda * M_phi / L), and L / lambda."""
     density = local_batches(graph, batch, slowdown)
     rows = graph.packed.rows
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
@@ -163,13 +163,13 @@ def minibatch_rows(
 
 
 def minibatch_operations(graph: FactorGraph, rows: NDArray[np.void]) -> dict[str, float]:
-    """Strong variates and weak draws of a minibatch, averaged over the variables."""
+    """Count strong variates and weak draws of a minibatch, averaged over the variables."""
     free = rows[graph.evidence < 0]
     count, per_general = max(len(free), 1), mean_row(graph)
     strong = float((free["strong_end"] - free["strong_start"]).sum()) / count
     weak = float(free["weak_total"].sum()) / count
     every = max(per_general["general"] + per_general["pairs"], 1e-300)
-    visits = (strong + weak) / every  # of a factor that may be general
+    visits = (strong + weak) / every  # per factor that may be general
     return {
         "update": 1.0,
         "strong": strong,
@@ -182,7 +182,7 @@ def minibatch_operations(graph: FactorGraph, rows: NDArray[np.void]) -> dict[str
 
 
 def local_slowdown(graph: FactorGraph, density: NDArray[np.float64]) -> float | None:
-    """Theorem 4, repaired, for lambda / L at each variable; None where lambda is below L."""
+    """Compute Theorem 4's bound, repaired, for lambda / L at each variable; None if lambda < L."""
     local = graph.local_energies
     if (density[local > 0] < 1.0 - 1e-12).any():
         return None
@@ -190,7 +190,7 @@ def local_slowdown(graph: FactorGraph, density: NDArray[np.float64]) -> float | 
 
 
 def local_bound(graph: FactorGraph, density: NDArray[np.float64]) -> str:
-    """Theorem 4 in words, for lambda / L at each variable."""
+    """Describe the bound of Theorem 4 for lambda / L at each variable."""
     worst = local_slowdown(graph, density)
     if worst is None:
         return "No guarantee: the bound needs lambda of at least L."
@@ -199,9 +199,9 @@ def local_bound(graph: FactorGraph, density: NDArray[np.float64]) -> str:
 
 @kernel
 def mgpmh_update(data, model, chain, i):
-    """Algorithm 4: propose from the minibatch's psi, accept with probability min(a, 1).
+    """Update by Algorithm 4: propose from the minibatch's psi, accept with probability min(a, 1).
 
-    The exact energies in a are only needed where the proposal differs from the present value.
+    The exact energies in a are computed only if the proposal differs from the present value.
     """
     load_minibatch(data, data.step[i], model, chain, i)
     row, old = model.rows[i], chain.x[i]

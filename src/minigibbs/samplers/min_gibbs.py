@@ -38,8 +38,8 @@ from minigibbs.system.boundary import checked
 class MinGibbs(Sampler):
     """Minibatch Gibbs: the energy of every value is estimated, that of the current value cached.
 
-    Its stationary distribution is that of Theorem 1, pi(x) proportional to E exp(estimate): with
-    the default estimator that of the model.
+    Its stationary distribution is that of Theorem 1, pi(x) proportional to E exp(estimate). With
+    the default estimator this is the distribution of the model.
 
     Parameters
     ----------
@@ -50,13 +50,13 @@ class MinGibbs(Sampler):
         Any estimator, such as `mg.SubsetEstimator(100)`, instead of a batch.
     slowdown : float or None, default 1.5
         A recipe for the batch. Poisson estimates are unbounded, so the spectral gap of this chain
-        is 0. The variance of a bounded function decays as fast as with a gap of that of plain Gibbs
-        over slowdown / (1 - failure)^2, until it reaches exp(delta) * failure times the squared
-        range of the function (docs/theory.md, part (h)). Here delta is log(slowdown)/3, or
-        log(slowdown)/2 if no variable has more than two values, and an estimate exceeds delta with
-        probability at most `failure`. The slowdown is larger for graphs of few or strongly coupled
-        variables; `describe` states it. None disables the recipe and requires a batch or an
-        estimator.
+        is 0. With g the gap of plain Gibbs, the variance of a bounded function decays as fast as
+        with a gap of g * (1 - failure)^2 / slowdown. This holds until the variance reaches
+        exp(delta) * failure times the squared range of the function (docs/theory.md, part (h)).
+        Here delta is log(slowdown)/3, or log(slowdown)/2 if no variable has more than two values,
+        and an estimate exceeds delta with probability at most `failure`. The slowdown is larger for
+        graphs of few or strongly coupled variables; `describe` states it. None disables the recipe
+        and requires a batch or an estimator.
     failure : float, default 0.01
         The probability that an estimate exceeds delta.
 
@@ -70,7 +70,7 @@ class MinGibbs(Sampler):
     >>> import minigibbs as mg
     >>> print(mg.MinGibbs(batch=1e5).describe(mg.models.potts_rbf()))
     MIN-Gibbs: Poisson estimates, lambda = 1e+05, unbiased in exp: exact; about 2.31e+04 draws
-    an update.
+    per update.
     """
 
     batch: float | None = None
@@ -86,31 +86,31 @@ class MinGibbs(Sampler):
         check_guarantee("MinGibbs", self.slowdown, given, "a batch or an estimator")
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Prepare the estimator, unless an update would never end."""
+        """Prepare the estimator; refuse too many draws per update."""
         chosen = self.estimator_for(graph)
         check_work("MinGibbs", graph, self._work(graph, chosen))
         return MinGibbsData(chosen.prepare(graph))
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """The present state's energy estimate is carried along."""
+        """Return the sizes: the present state's energy estimate is stored between updates."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """An estimate for every value but the present one."""
+        """Count an estimate for every value except the present one."""
         chosen, values = self.estimator_for(graph), mean_row(graph)["values"]
         check_work("MinGibbs", graph, self._work(graph, chosen))
         estimates = {k: (values - 1) * count for k, count in chosen.operations(graph).items()}
         return {"update": 1.0, **choice_operations(values), **estimates}
 
     def proviso(self, graph: FactorGraph) -> str:
-        """Part (h) of docs/theory.md: how variances decay, though the spectral gap is 0."""
+        """Describe how variances decay, though the spectral gap is 0: docs/theory.md, part (h)."""
         if self._recipe is None:
             return ""
         slowdown = self._recipe * redraw_slowdown(graph)
         return estimate_bound(estimate_decay(slowdown, self._delta(graph), self.failure))
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say the estimator, the cost and the bound."""
+        """Describe the estimator, the cost and the bound."""
         chosen = self.estimator_for(graph)
         text = (
             f"MIN-Gibbs: {chosen.describe()}; about {self._work(graph, chosen):.3g} draws per "
@@ -119,7 +119,7 @@ class MinGibbs(Sampler):
         return text + describe_proviso(self.proviso(graph))
 
     def estimator_for(self, graph: FactorGraph) -> Estimator:
-        """The estimator given, or the Poisson one with the batch given or Lemma 2's."""
+        """Return the given estimator, or a Poisson one with the given batch or Lemma 2's."""
         if self.estimator is not None:
             return self.estimator
         if self.batch is not None:
@@ -132,14 +132,14 @@ class MinGibbs(Sampler):
 
     @property
     def _recipe(self) -> float | None:
-        """The slowdown that fixes the batch; None where something else does."""
+        """The slowdown that determines the batch; None if a batch or an estimator is given."""
         return self.slowdown if self.batch is None and self.estimator is None else None
 
     def _work(self, graph: FactorGraph, chosen: Estimator) -> float:
         return (graph.stats.max_domain - 1) * chosen.work(graph)
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Algorithm 2, on pairs (state, energy)."""
+        """Compute the matrix of Algorithm 2, on pairs (state, energy)."""
         joint = joint_space(everything, self.estimator_for(everything.graph))
         matrix = joint.empty()
         for i in everything.free:
@@ -159,13 +159,13 @@ class MinGibbs(Sampler):
 
 
 def check_estimator(name: str, estimator: Estimator | None, batch: float | None) -> None:
-    """Refuse an estimator beside a batch."""
+    """Refuse an estimator together with a batch."""
     if estimator is not None and batch is not None:
         raise SampleError(f"{name}: give an estimator or a batch, not both")
 
 
 def recipe_batch(name: str, graph: FactorGraph, delta: float, failure: float) -> float:
-    """Lemma 2's batch for a graph, or an error where it is beyond counting."""
+    """Compute Lemma 2's batch for a graph; raise an error if it is too large to draw."""
     batch = max(estimator_batch(graph.stats.total_energy, delta, failure), 1e-9)
     try:
         check_settings(name, batch=batch)
@@ -182,7 +182,7 @@ _LOOSE = f"no guarantee of use: the bound on the slowdown is above {LOOSEST:g}"
 
 
 def estimate_bound(decay: Decay) -> str:
-    """What is proven of a chain with unbounded estimates, if it is of use."""
+    """Describe the proven decay of a chain with unbounded estimates, or say that it is useless."""
     if decay.slowdown > LOOSEST:
         return _LOOSE
     return (
@@ -192,12 +192,12 @@ def estimate_bound(decay: Decay) -> str:
 
 
 def describe_proviso(proviso: str) -> str:
-    """The same as a sentence."""
+    """Format a proviso as a sentence."""
     return f" {proviso[0].upper()}{proviso[1:]}." if proviso else ""
 
 
 class MinGibbsData(NamedTuple):
-    """What the estimator prepared."""
+    """The estimator's prepared data."""
 
     estimator: Any
 
@@ -210,7 +210,7 @@ def min_gibbs_begin(data, model, chain):
 
 @kernel
 def min_gibbs_update(data, model, chain, i):
-    """Algorithm 2: the present value keeps its estimate, every other value gets a fresh one."""
+    """Update by Algorithm 2: the present value keeps its estimate, other values get new ones."""
     old, size = chain.x[i], model.rows[i].domain
     chain.weights[old] = chain.carried[0]
     for value in range(size):

@@ -2,11 +2,11 @@
 
 Zhang and De Sa 2019, "Poisson-Minibatching for Gibbs Sampling with Convergence Rate Guarantees"
 (arXiv:1911.09771). As published, a step from x draws s_phi ~ Poisson(theta * M_phi + phi(x)) for
-each factor, with theta = lambda / L; proposes y; and accepts with probability min(1, r), r the
-ratio of proposals times the product of ((theta * M + phi(y)) / (theta * M + phi(x)))^s.
+each factor, with theta = lambda / L, and proposes y. It accepts y with probability min(1, r), where
+r is the ratio of proposals times the product of ((theta * M + phi(y)) / (theta * M + phi(x)))^s.
 
-Here x and y differ in one variable, drawn first. Only its factors change, so only theirs are drawn.
-The value of y is uniform over the domain, so the ratio of proposals is 1.
+Here x and y differ in one variable, which is chosen first. Only its factors change, so only these
+are drawn. The value of y is uniform over the domain, so the ratio of proposals is 1.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PoissonMH(Sampler):
     """Metropolis-Hastings with a Poisson minibatch and uniform proposals: O(lambda + L).
 
     Its stationary distribution is that of the model. `PoissonGibbs(heavy=0)` draws the same
-    minibatch and evaluates all values with it; this sampler evaluates one. That pays only if a
+    minibatch and evaluates all values with it; this sampler evaluates one. It is faster only if a
     domain is large and factors are tables.
 
     Parameters
@@ -71,32 +71,32 @@ class PoissonMH(Sampler):
         check_settings("PoissonMH", batch=self.batch)
 
     def theta(self, graph: FactorGraph) -> float:
-        """Lambda / L: the rate of a factor's draws per unit of M, beside its energy."""
+        """Return lambda / L: a factor's expected draws per unit of M, in addition to its energy."""
         local = graph.stats.local_energy
         return local if self.batch is None or local == 0 else self.batch / local
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """An alias table for each variable, unless an update would never end."""
+        """Prepare an alias table for each variable; refuse too many draws per update."""
         theta = self.theta(graph)
         check_work("PoissonMH", graph, (1.0 + theta) * graph.stats.local_energy)
         rate = (1.0 + theta) * graph.local_energies
         return PoissonMHData(factor_alias(graph), rate, np.exp(-rate), theta)
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """Every draw for two values, where the proposal differs."""
+        """Count every draw for two values, if the proposal differs."""
         return metropolis_operations(graph, (1.0 + self.theta(graph)) * graph.local_energies)
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
-        """Metropolis with uniform proposals, times what the minibatch costs; docs/paper.md."""
+        """Bound the slowdown of uniform proposals, times that of the minibatch; docs/paper.md."""
         exponent = tail_log_slowdown(graph.local_energies, self.theta(graph))
         return metropolis_slowdown(graph.sizes, exponent)
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say the cost and the bound."""
+        """Describe the cost and the bound."""
         return describe_metropolis("Poisson-MH", self, graph)
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Counts enumerated at each state, a proposal decided by them."""
+        """Compute the matrix: counts are enumerated at each state, and decide on a proposal."""
         theta = self.theta(everything.graph)
 
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -115,22 +115,22 @@ class PoissonMH(Sampler):
 
 
 class PoissonMHData(NamedTuple):
-    """Alias tables over the factors at each variable, and how many to draw."""
+    """Alias tables over the factors at each variable, and their rates."""
 
-    alias: NDArray[np.void]  # [E] of ALIAS, over places, by M
+    alias: NDArray[np.void]  # [E] of ALIAS, over indices, by M
     rate: NDArray[np.float64]  # [n] (1 + theta) * L of each variable
     none: NDArray[np.float64]  # [n] exp(-rate)
     theta: float
 
 
 def factor_alias(graph: FactorGraph) -> NDArray[np.void]:
-    """For each variable an alias table over its factors, by M."""
+    """Build an alias table over the factors of each variable, by M."""
     rows, spans = graph.packed.rows, entry_spans(graph.packed)
     return alias_rows(rows["start"].copy(), rows["end"].copy(), np.arange(len(spans)), spans)
 
 
 def metropolis_operations(graph: FactorGraph, rates: NDArray[np.float64]) -> dict[str, float]:
-    """The operations of an update that decides on a uniform proposal by draws at these rates."""
+    """Count the operations of an update that decides on a uniform proposal by minibatches."""
     row, free = mean_row(graph), graph.evidence < 0
     moves = 1.0 - 1.0 / np.maximum(graph.sizes[free], 1)
     draws = float((moves * rates[free]).sum()) / max(int(np.count_nonzero(free)), 1)
@@ -145,7 +145,7 @@ def metropolis_operations(graph: FactorGraph, rates: NDArray[np.float64]) -> dic
 
 
 def describe_metropolis(title: str, sampler: Sampler, graph: FactorGraph) -> str:
-    """The cost of an update and the bound, in words."""
+    """Describe the cost of an update and the bound."""
     draws = sampler.operations(graph)["draw"]
     slowdown = sampler.guaranteed_slowdown(graph)
     return (
@@ -156,7 +156,7 @@ def describe_metropolis(title: str, sampler: Sampler, graph: FactorGraph) -> str
 
 @kernel
 def decide(log_a, chain, old, new):
-    """The proposed value with probability min(1, exp(log_a)), else the old one."""
+    """Return the proposed value with probability min(1, exp(log_a)), else the old one."""
     if log_a < 0.0 and math.log(positive_uniform(chain.stream)) >= log_a:
         return old
     chain.tally[ACCEPTED] += 1
@@ -165,7 +165,7 @@ def decide(log_a, chain, old, new):
 
 @kernel
 def poisson_mh_update(data, model, chain, i):
-    """Zhang and De Sa's Poisson-MH, for the factors at i: draws are thinned to the rates at x."""
+    """Update by Zhang and De Sa's Poisson-MH at variable i; draws are thinned to x's rates."""
     row, old = model.rows[i], np.int64(chain.x[i])
     new = below(chain.stream, row.domain)
     chain.tally[PROPOSED] += 1

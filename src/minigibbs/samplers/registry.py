@@ -1,11 +1,11 @@
-"""Which layout the chains of a run get, on which device, and what an update then costs.
+"""Layouts of chromatic scans, variants of updates, default scans, and costs of these.
 
-A layout is how chains are stored: the arrays that a scan reads, and the order of their values in
-memory. This module alone decides which one is used. Everything else asks it: runs, learning,
+A layout is the storage format of chains: the arrays that a scan reads, and the order of their
+values in memory. This module alone chooses the layout. All other code calls it: runs, learning,
 tempering, the default scan, the budget of energies and `mg.explain`.
 
-To add a layout, write its arrays and tiles in `samplers/chromatic/`, and add an entry to `LAYOUTS`,
-where the first layout that fits is used. Its groups on other devices are listed in
+To add a layout, write its arrays and tiles in `samplers/chromatic/`, and add an entry to `LAYOUTS`.
+The first layout that fits is used. Its groups on other devices are listed in
 `running.backends.cuda.GROUPS`. `tests/contract` tests every entry on every device that it names.
 """
 
@@ -94,23 +94,23 @@ from minigibbs.samplers.poisson_gibbs.updates.base import (
 
 CHROMATIC = "chromatic"
 CPU, CUDA = "cpu", "cuda"
-TOGETHER = 16  # chains on a CPU from which on they are stored together and updated together
+TOGETHER = 16  # least number of chains on a CPU that are stored and updated together
 FULL_DEVICE = 1 << 17  # chains that fill a GPU, however small the colors
-LEAST_COLOR = 64  # variables of a color, on average: a vector's worth
-LEAST_COLOR_CUDA = 32  # the same on a GPU: a warp's worth
+LEAST_COLOR = 64  # mean number of variables per color that fills a vector
+LEAST_COLOR_CUDA = 32  # the same on a GPU, to fill a warp
 
 _STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # nanoseconds per update of a bit in space, per site
 _SPIN, _SPIN_PAIR = 3.0, 0.3  # nanoseconds per update of a spin, and per two factors at it
 _SMALL, _SMALL_VALUE = 4.0, 1.4  # the same of a small domain, and per value
-_FEW_PAIRS = 256.0  # per variable, up to which a ladder of bits is faster in any case
-_BIT_UPDATE, _BIT_PAIR = 1.0, 0.12  # nanoseconds in a ladder of bits: per update, per pair in it
-_MOST_ODDS = 300.0  # energy at a spin up to which products of odds do not overflow
-_KEPT = 16  # choices that are kept per graph
+_FEW_PAIRS = 256.0  # largest degree for which a ladder of bits is always faster
+_BIT_UPDATE, _BIT_PAIR = 1.0, 0.12  # nanoseconds in a ladder of bits: per update, per pair
+_MOST_ODDS = 300.0  # largest energy at a spin for which products of odds do not overflow
+_KEPT = 16  # cached choices per graph
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the chains of a chromatic scan are stored, and where such chains run.
+    """The storage format of the chains of a chromatic scan, and the devices that support it.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Layout:
     devices : tuple of str
         The backends that have groups for it.
     lanes : int
-        For how many chains that wait for each other the sampler splits factors.
+        The number of chains that wait for each other for which the sampler splits factors.
     cost : callable
         `cost(graph)`: predicted nanoseconds per update, or None if only the sampler knows.
     energy_cost : callable
@@ -156,7 +156,7 @@ class Layout:
 
 
 class ScanChoice(NamedTuple):
-    """A scan, and why it is the default."""
+    """A scan, and the reason why it is the default."""
 
     scan: str
     why: str
@@ -166,14 +166,14 @@ class ScanChoice(NamedTuple):
 
 
 def pairs_of_spins(graph: FactorGraph) -> bool:
-    """Whether every variable has two values, and every factor is a pair or unary without zeros."""
+    """Return whether all factors are soft pairs or unary, and all variables have two values."""
     rows = graph.rest.packed.rows
     pairs = not (rows["pair_end"] < rows["unary_begin"]).any() and not graph.implicits
     return pairs and bool((rows["domain"] == 2).all()) and not len(graph.hard)
 
 
 def small_domains(graph: FactorGraph) -> bool:
-    """Whether domains are small, and factors pairs, tables of two variables, or unary; no zeros."""
+    """Return whether domains are small, factors unary, pairs or two-variable tables, none hard."""
     model = graph.rest.packed
     if graph.implicits or len(graph.hard) or int(graph.sizes.max()) > MOST_SMALL:
         return False
@@ -187,7 +187,7 @@ def small_domains(graph: FactorGraph) -> bool:
 
 
 def draws_nothing(sampler: Sampler, graph: FactorGraph) -> bool:
-    """Whether every factor is evaluated, so that the update is that of plain Gibbs."""
+    """Return whether every factor is evaluated, so that the update is that of plain Gibbs."""
     if sampler.evaluates_all(graph):
         return True
     split = sampler.factor_split(graph, LANES)
@@ -195,7 +195,7 @@ def draws_nothing(sampler: Sampler, graph: FactorGraph) -> bool:
 
 
 def _fits_points(sampler: Sampler, graph: FactorGraph) -> bool:
-    """Whether a graph's factors are points with a built-in kernel, and unary."""
+    """Return whether all factors are points with a built-in kernel, or unary."""
     if not 0 < len(graph.implicits) <= MOST_GROUPS:
         return False
     for group in graph.implicits:
@@ -217,7 +217,7 @@ def _fits_points(sampler: Sampler, graph: FactorGraph) -> bool:
 def _fits_tails(
     sampler: Sampler, graph: FactorGraph, update: Callable[[FactorGraph, Split], bool]
 ) -> bool:
-    """Whether some factors are drawn, an update of one variable can do that, none is clamped."""
+    """Return whether some factors are drawn, `update` supports that, and nothing is clamped."""
     if (graph.evidence >= 0).any():
         return False
     split = sampler.factor_split(graph, LANES)
@@ -231,20 +231,20 @@ def _split(sampler: Sampler, graph: FactorGraph) -> Split:
 
 
 def _small_cost(graph: FactorGraph) -> float | None:
-    """The cost of pairs; tables are not vectorized as well."""
+    """Return the cost of pairs; None for tables, which are vectorized less well."""
     rows = graph.packed.rows
     pairs = bool((rows["pair_end"] == rows["unary_begin"]).all())
     return _SMALL + _SMALL_VALUE * float(graph.sizes.mean()) if pairs else None
 
 
 def _fits_stencil(sampler: Sampler, graph: FactorGraph) -> bool:
-    """Whether a graph is a lattice of spins whose couplings repeat, and no factor is drawn."""
+    """Return whether a graph is a supported lattice of spins, and no factor is drawn."""
     lattice = graph.lattice is not None and draws_nothing(sampler, graph)
     return lattice and stencil_bits(graph) is not None
 
 
 def _scaled(data: Any, beta: float, *names: str) -> Any:
-    """Some arrays of a layout, in their own precision, multiplied by beta."""
+    """Multiply some arrays of a layout, in their own precision, by beta."""
     arrays = {name: getattr(data, name) for name in names}
     return data._replace(**{name: own * own.dtype.type(beta) for name, own in arrays.items()})
 
@@ -332,7 +332,7 @@ def check_colors(sampler: Sampler, graph: FactorGraph) -> None:
 
 
 def _first(sampler: Sampler, graph: FactorGraph, device: str | None = None) -> Layout | None:
-    """The first layout that fits, on any device or on one."""
+    """Return the first layout that fits, on any device or on one."""
     for layout in LAYOUTS:
         if (device is None or device in layout.devices) and layout.fits(sampler, graph):
             return layout
@@ -345,26 +345,26 @@ def chromatic_layout(sampler: Sampler, graph: FactorGraph, device: str = CPU) ->
     Parameters
     ----------
     sampler : Sampler
-        What updates the variables.
+        The sampler that updates the variables.
     graph : FactorGraph
-        The model; the choice is kept with it.
+        The model; the choice is cached with it.
     device : str, default "cpu"
         The name of the backend.
 
     Returns
     -------
     Layout
-        The first of `LAYOUTS` that fits and that the device has.
+        The first of `LAYOUTS` that fits and supports the device.
 
     Raises
     ------
     SampleError
         If there is none, or none on this device.
     """
-    key = (sampler, str(sampler), device)  # as text, too: 1 and True are different settings
+    key = (sampler, str(sampler), device)  # the text distinguishes settings such as 1 and True
     found = prepared(graph, "layout", key, lambda: _first(sampler, graph, device), _KEPT)
     if found is None:
-        check_colors(sampler, graph)  # which says why, if no device has one
+        check_colors(sampler, graph)  # raises a more specific error if no device has one
         raise SampleError(
             f'scan="chromatic" on backend="{device}" is for variables of few values, joined by '
             "pairs and tables of two without zeros, of which only pairs are drawn; leave "
@@ -379,7 +379,7 @@ def scaled_layout(sampler: Sampler, graph: FactorGraph) -> Layout | None:
     Parameters
     ----------
     sampler : Sampler
-        What updates the variables.
+        The sampler that updates the variables.
     graph : FactorGraph
         The model.
 
@@ -400,18 +400,18 @@ def color_data(sampler: Sampler, graph: FactorGraph, device: str = CPU) -> Any:
 def make_tile(
     sampler: Sampler, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
 ) -> Tile:
-    """Place chains on a CPU.
+    """Create the tile of some chains on a CPU.
 
     Parameters
     ----------
     sampler : Sampler
-        What updates the variables.
+        The sampler that updates the variables.
     graph : FactorGraph
         The model.
     data
-        What `color_data` returned.
+        The arrays that `color_data` returned.
     first : int
-        The number of the first chain, a multiple of 8 where there are several.
+        The number of the first chain, a multiple of 8 for several chains.
     states : array [chain, variable]
         Their first states.
     seed : int
@@ -434,29 +434,29 @@ def make_tile(
 def choose_scan(
     sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool = True, device: str = CPU
 ) -> ScanChoice:
-    """Return the scan of a run where none is requested.
+    """Return the scan of a run if none is requested.
 
     It is the scan with the most effective samples per second, as `benchmarks/results/defaults.md`
-    shows. The choice depends on the arguments alone, so that a seed fixes the draws whatever the
-    number of threads.
+    shows. The choice depends only on the arguments, so a seed determines the draws for any number
+    of threads.
 
     Parameters
     ----------
     sampler : Sampler
-        What updates the variables.
+        The sampler that updates the variables.
     graph : FactorGraph
-        The model; the choice is kept with it.
+        The model; the choice is cached with it.
     chains : int
         The number of chains.
     sweeps : bool, default True
-        Whether the run's length is given in sweeps, as chromatic scans need it.
+        Whether the run's length is given in sweeps, which chromatic scans require.
     device : str, default "cpu"
         The name of the backend.
 
     Returns
     -------
     ScanChoice
-        The scan, and why.
+        The scan, and the reason for it.
     """
     if sweeps:
         for layout in LAYOUTS:
@@ -478,11 +478,11 @@ def choose_scan(
 
 
 def _one_by_one(sampler: Sampler, why: str) -> ScanChoice:
-    """The scan of a run that updates one variable after another, and why it does that.
+    """Return the scan of a run that updates one variable after another, and the reason.
 
-    A fixed order reads memory in order and mixes in about half the sweeps. It is not used where it
-    would break a promise: published samplers visit variables at random, and so does the chain that
-    a guaranteed slowdown is about.
+    A fixed order reads memory in order and mixes in about half the sweeps. It is not used if it
+    would invalidate a statement about the sampler: published samplers visit variables at random,
+    and a guaranteed slowdown is about a random scan.
     """
     if sampler.random_because:
         return ScanChoice("random", sampler.random_because)
@@ -511,7 +511,7 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
         return ScanChoice(CHROMATIC, "this many chains are updated together")
     if not free:
         return _one_by_one(sampler, "evidence clamps every variable")
-    entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
+    entries = len(graph.packed.weight)  # more than half of all pairs makes colors small
     if 2 * entries > free * free or free < least * graph.colors.count:
         return _one_by_one(sampler, f"its colors have fewer than {least} variables each")
     if not draws_nothing(sampler, graph):
@@ -527,12 +527,12 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
 
 
 def ladder_in_bits(graph: FactorGraph, simple: Simple, drawing: Callable[[], float]) -> bool:
-    """Whether the levels of a temperature ladder are stored as bits of words.
+    """Return whether the replicas of a temperature ladder are stored as bits of words.
 
     Parameters
     ----------
     graph : FactorGraph
-        The model. With hard constraints, its levels are never bits: they share all zeros.
+        The model. With hard constraints its replicas are never bits, since they share all zeros.
     simple : Simple
         The same, simplified.
     drawing : callable
@@ -541,8 +541,8 @@ def ladder_in_bits(graph: FactorGraph, simple: Simple, drawing: Callable[[], flo
     Returns
     -------
     bool
-        Whether the free variables are spins joined by pairs alone (some may have one value), and
-        evaluating every pair, for 64 levels per word, costs less than drawing some pairs.
+        Whether the free variables are spins joined only by pairs (some may have one value), and
+        evaluating every pair, for 64 replicas per word, costs less than drawing some pairs.
     """
     free = graph.evidence < 0
     if graph.implicits or len(graph.hard) or len(simple.rest):
@@ -557,9 +557,10 @@ def ladder_in_bits(graph: FactorGraph, simple: Simple, drawing: Callable[[], flo
 
 
 def learned_layout(graph: FactorGraph) -> Layout | None:
-    """Return the layout of plain Gibbs chains whose weights are written in place.
+    """Return the layout of plain Gibbs chains whose weights are updated in place.
 
-    Tables must be learned by their entries, or not at all: the layout shares those of one weight.
+    Learned tables must have one parameter per entry, because the layout shares tables of one
+    weight.
 
     Parameters
     ----------
@@ -589,14 +590,14 @@ def learned_layout(graph: FactorGraph) -> Layout | None:
 
 
 def _fields_pay(graph: FactorGraph, split: Split) -> bool:
-    """Whether nothing is drawn, and changes are so rare that cached local fields pay."""
+    """Return whether nothing is drawn, and changes are so rare that caching fields is faster."""
     if split.lanes > 1 or not nothing_drawn(graph, split):
         return False
     return rare_changes(graph, FieldData(sum_unary(graph.packed))) is not None
 
 
 def _spin_fields_pay(graph: FactorGraph, split: Split) -> bool:
-    """Whether nothing is drawn, and all variables are spins with many neighbors."""
+    """Return whether nothing is drawn, and all variables are spins with many neighbors."""
     if split.lanes > 1 or not nothing_drawn(graph, split):
         return False
     free = int(np.count_nonzero(graph.evidence < 0))
@@ -605,35 +606,35 @@ def _spin_fields_pay(graph: FactorGraph, split: Split) -> bool:
 
 
 def _odds_hold(graph: FactorGraph, split: Split) -> bool:
-    """Whether variables are spins, factors pairs or unary, and no product of odds overflows."""
+    """Return whether all factors are pairs of spins or unary, and no product of odds overflows."""
     two = few_pairs_drawn(graph, split) and bool((graph.packed.rows["domain"] == 2).all())
     return two and float((split.exact + split.tail).max(initial=0.0)) <= _MOST_ODDS
 
 
 def _all_values_listed(graph: FactorGraph, split: Split) -> bool:
-    """Whether every factor is a pair or unary, draws are few, and domains are small."""
+    """Return whether every factor is a pair or unary, draws are few, and domains are small."""
     return few_pairs_drawn(graph, split) and bool(graph.sizes.max() <= DENSE_DOMAIN)
 
 
 def _touched_values(graph: FactorGraph, split: Split) -> bool:
-    """Whether every factor is a pair or unary, draws are few, and losses stay precise."""
+    """Return whether every factor is a pair or unary, draws are few, and losses stay precise."""
     every = np.ones(len(graph), dtype=bool)
     return few_pairs_drawn(graph, split) and losses_stay_precise(graph, split, every)
 
 
 def _products_hold(graph: FactorGraph, split: Split) -> bool:
-    """Whether no product overflows, and losses stay precise."""
+    """Return whether no product overflows, and losses stay precise."""
     listed = graph.packed.rows["domain"] > DENSE_DOMAIN
     return split.log_range <= LARGEST and losses_stay_precise(graph, split, listed)
 
 
 def _carries_sums(graph: FactorGraph, split: Split) -> bool:
-    """Whether a group is evaluated through running sums."""
+    """Return whether a group is evaluated through running sums."""
     return any(group.projected for group in split.implicits)
 
 
 def _carries_sums_of_products(graph: FactorGraph, split: Split) -> bool:
-    """Whether a group is evaluated through running sums, and no product overflows."""
+    """Return whether a group is evaluated through running sums, and no product overflows."""
     return _carries_sums(graph, split) and _products_hold(graph, split)
 
 

@@ -1,14 +1,15 @@
-"""Swendsen-Wang: clusters of variables that agree take a new value together.
+"""Swendsen-Wang: clusters of variables with equal values take a new value together.
 
-Swendsen and Wang 1987, doi:10.1103/PhysRevLett.58.86, in the words of Edwards and Sokal 1988,
-doi:10.1103/PhysRevD.38.2009: a pair of weight w whose variables agree is bonded with probability
-1 - exp(-w); given the bonds, each cluster takes a value with weight exp(sum of its unary factors).
-Both steps are Gibbs sampling on (state, bonds), so the distribution is the model's.
+Swendsen and Wang 1987, doi:10.1103/PhysRevLett.58.86, in the formulation of Edwards and Sokal 1988,
+doi:10.1103/PhysRevD.38.2009. A pair of weight w whose variables are equal is bonded with
+probability 1 - exp(-w). Given the bonds, each cluster takes a value with weight exp(sum of its
+unary factors). Both steps are Gibbs sampling on (state, bonds), so the stationary distribution is
+the model's.
 
-A pair is bonded if a Poisson(w) number of draws is not 0. Many weak pairs are therefore drawn
-together, a Poisson(total weight) number by alias table, and no pair that is not drawn is looked at
-(Fukui and Todo 2009, doi:10.1016/j.jcp.2008.12.022): a sweep costs O(variables + bonds), for models
-that join every pair too.
+A pair is bonded if a Poisson(w) number of draws is not 0. Weak pairs are therefore drawn together,
+a Poisson(total weight) number by alias table, and pairs that are not drawn are not evaluated (Fukui
+and Todo 2009, doi:10.1016/j.jcp.2008.12.022). A sweep costs O(variables + bonds), even for models
+that couple every pair.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, uniform
 from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
-from minigibbs.samplers.poisson_gibbs.updates.implicit import (
+from minigibbs.samplers.poisson_gibbs.groups.kernel import (
     displacement_alias,
     displacements,
     neighbor,
 )
 from minigibbs.system.boundary import checked
 
-_STRONG = 0.5  # weights from here on are looked at one by one: a draw costs as much as two looks
+_STRONG = 0.5  # least weight of strong pairs: a draw costs as much as two evaluations
 _MOST_BONDS = 16  # pairs whose bonds are enumerated
 _FIELDED = 1 << 40  # marks a cluster with unary factors
 
@@ -73,12 +74,12 @@ class SwendsenWang(SweepSampler):
     takes_zeros = True
 
     def settled(self, graph: FactorGraph) -> SwendsenWang:
-        """Refuse what it cannot do."""
+        """Refuse graphs that the sampler does not support."""
         _check(graph)
         return self
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Lists of the strong pairs, alias tables of the weak ones, and the fields."""
+        """Prepare lists of the strong pairs, alias tables of the weak ones, and the fields."""
         simple = _check(graph)
         strong = simple.pair_weight >= _STRONG
         weak = simple.pair_weight[~strong]
@@ -97,23 +98,23 @@ class SwendsenWang(SweepSampler):
         )
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """A forest, what its roots may take, and the sums of their unary factors."""
+        """Return the sizes: a forest, the limits of its roots, and sums of unary factors."""
         return Workspace(scratch=2 * len(graph), numbers=len(data.fields))
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say how bonds are drawn."""
+        """Describe how bonds are drawn."""
         data = self.prepare(graph)
         looks, draws = len(data.pair), data.rate
         bonds = data.implicit
         while not isinstance(bonds, NoBonds):
             looks, draws, bonds = looks + bonds.looks, draws + bonds.rate, bonds.others
         return (
-            f"Swendsen-Wang: exact; a sweep looks at {looks:,} strong pairs, draws {draws:.4g} of "
+            f"Swendsen-Wang: exact; a sweep visits {looks:,} strong pairs, draws {draws:.4g} of "
             "the others, and gives every cluster a new value."
         )
 
     def transition(self, everything: Enumeration) -> Transition:
-        """All sets of bonds, and the states that agree with each."""
+        """Compute the matrix by enumeration of all sets of bonds and of compatible states."""
         weight, agree = _agreeing_pairs(everything)
         fields = everything.log_potential - weight @ agree
         weights = np.exp(fields - fields.max())
@@ -133,27 +134,27 @@ class SwendsenWang(SweepSampler):
 
 
 class ClusterData(NamedTuple):
-    """Pairs that may be bonded, and what clusters take their values by."""
+    """Pairs that may be bonded, and the clusters' fields and evidence."""
 
-    pair: NDArray[np.int32]  # [strong, 2] looked at one by one
-    chance: NDArray[np.float64]  # [strong] of a bond where they agree
+    pair: NDArray[np.int32]  # [strong, 2] evaluated one by one
+    chance: NDArray[np.float64]  # [strong] probability of a bond if the values are equal
     weak: NDArray[np.int32]  # [weak, 2]
     alias: NDArray[np.void]  # [weak] of ALIAS
     rate: float  # the sum of the weak pairs' weights
     fields: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
-    fielded: NDArray[np.int32]  # the variables that have such
+    fielded: NDArray[np.int32]  # the variables that have fields
     evidence: NDArray[np.int32]  # [n] clamped values or FREE; empty if there are none
     implicit: Any  # NoBonds, KernelBonds or CompleteBonds
 
 
 class NoBonds(NamedTuple):
-    """No implicit group, or no further one."""
+    """The end of the list of implicit groups."""
 
     unused: int
 
 
 class KernelBonds(NamedTuple):
-    """Displacements: strong ones in a list, the rest in an alias table over the half table."""
+    """Displacements: a list of strong ones, and an alias table of others over the half table."""
 
     shape: NDArray[np.int64]  # [3] the grid, with sides of 1 in front
     sides: NDArray[np.int64]  # [3] of the table of displacements
@@ -163,12 +164,12 @@ class KernelBonds(NamedTuple):
     chance: NDArray[np.float64]  # [strong]
     tail: NDArray[np.void]  # of ALIAS
     looks: int
-    rate: float  # expected draws of a sweep
+    rate: float  # expected draws per sweep
     others: Any  # the next group
 
 
 class CompleteBonds(NamedTuple):
-    """Every pair alike: drawn if weak, all looked at if strong."""
+    """Pairs of one common weight: drawn if weak, all evaluated if strong."""
 
     variables: int
     chance: float
@@ -178,7 +179,7 @@ class CompleteBonds(NamedTuple):
 
 
 def _check(graph: FactorGraph) -> Simple:
-    """The graph's stored factors as attractive pairs and fields; raises for what is neither."""
+    """Convert the explicit factors to attractive pairs and fields; raise an error for others."""
     simple, model = simplified(graph), graph.packed
     repels = np.flatnonzero(simple.pair_weight < 0)
     if len(repels):
@@ -229,7 +230,7 @@ def _fielded(graph: FactorGraph, fields: NDArray[np.float64]) -> NDArray[np.int3
 
 
 def _bonds(groups: list[Any]) -> Any:
-    """The implicit groups, each with the next."""
+    """Prepare the implicit groups as a linked list."""
     data: Any = NoBonds(0)
     for group in reversed(groups):
         data = _PREPARE[type(group)](group, data)
@@ -244,9 +245,10 @@ def _prepare_complete(group: Complete, others: Any) -> CompleteBonds:
 
 
 def _prepare_kernel(group: Kernel, others: Any) -> KernelBonds:
-    """Every variable with every displacement of the half table: each pair once.
+    """Prepare every variable with every displacement of the half table: each pair once.
 
-    If the kernel is periodic that table holds d and -d, each pair comes twice, at half its weight.
+    If the kernel is periodic, the table has both d and -d, so each pair occurs twice with half its
+    weight.
     """
     rates = group.energy_per_weight * (0.5 if group.periodic else 1.0) * group.half
     strong = rates >= _STRONG
@@ -269,7 +271,7 @@ _PREPARE: dict[type, Callable[..., Any]] = {Kernel: _prepare_kernel, Complete: _
 
 
 def _agreeing_pairs(everything: Enumeration) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The weights of the pairs of free variables, and [pair, state]: whether they agree."""
+    """Return the weights of the pairs of free variables, and [pair, state] their agreement."""
     simple = _check(everything.graph.stored())
     if len(simple.pair) > _MOST_BONDS:
         raise TooLargeError(
@@ -282,7 +284,7 @@ def _agreeing_pairs(everything: Enumeration) -> tuple[NDArray[np.float64], NDArr
 
 @kernel
 def _root(forest, i):
-    """The root of a variable's tree; halves the way there. A root holds minus its tree's size."""
+    """Find the root of a tree and halve the path; a root stores minus the size of its tree."""
     while forest[i] >= 0:
         above = forest[i]
         if forest[above] >= 0:
@@ -306,7 +308,7 @@ def _join(forest, i, j):
 
 @kernel
 def _bond_stored(data, chain):
-    """Strong pairs one by one; of the weak ones a Poisson number."""
+    """Bond explicit pairs: strong pairs one by one, and a Poisson number of the weak ones."""
     x, forest = chain.x, chain.scratch
     for k in range(len(data.pair)):
         i, j = data.pair[k, 0], data.pair[k, 1]
@@ -324,7 +326,7 @@ def _bond_stored(data, chain):
 
 @kernel
 def kernel_bonds(data, chain):
-    """Strong displacements at every variable; of the rest a Poisson number of both."""
+    """Bond pairs at strong displacements of every variable, and a Poisson number of the others."""
     x, forest, stream = chain.x, chain.scratch, chain.stream
     for k in range(len(data.heavy)):
         for i in range(len(x)):
@@ -352,7 +354,7 @@ def kernel_bonds(data, chain):
 
 @kernel
 def complete_bonds(data, chain):
-    """A Poisson number of pairs, each uniform; or all, where they are strong."""
+    """Bond a Poisson number of uniform pairs, or evaluate all pairs if they are strong."""
     x, forest, stream = chain.x, chain.scratch, chain.stream
     if data.looks > 0:
         for i in range(len(x)):
@@ -372,7 +374,7 @@ def complete_bonds(data, chain):
 
 @kernel
 def no_bonds(data, chain):
-    """There are no more groups."""
+    """Do nothing: there are no more groups."""
 
 
 _COMPILED = {NoBonds: no_bonds, KernelBonds: kernel_bonds, CompleteBonds: complete_bonds}
@@ -390,9 +392,10 @@ def _bond_for_type(data, chain):
 
 @kernel
 def _gather(data, model, chain, forest, limit, sums):
-    """For each cluster: how many values all its variables have, what clamps it, its fields.
+    """Collect for each cluster its number of common values, its evidence and its fields.
 
-    limit[root] is that number, marked by _FIELDED, or -1 - value where evidence clamps it.
+    limit[root] is the number of values that all variables have, plus _FIELDED with fields, or -1 -
+    value with evidence.
     """
     for i in range(len(forest)):
         limit[i] = model.rows[i].domain
@@ -416,7 +419,7 @@ def _gather(data, model, chain, forest, limit, sums):
 
 @kernel
 def _value(model, chain, root, limit, sums):
-    """A new value for a cluster."""
+    """Draw a new value for a cluster."""
     if limit < 0:
         return -1 - limit
     if limit < _FIELDED:
@@ -429,7 +432,7 @@ def _value(model, chain, root, limit, sums):
 
 @kernel
 def swendsen_wang_sweep(data, model, chain, replicas):
-    """Bonds, then a value for every cluster, in the order of their first variables."""
+    """Draw bonds, then a value for every cluster, in the order of the clusters' first variables."""
     count = len(chain.x)
     forest, limit = chain.scratch[:count], chain.scratch[count:]
     sums = chain.weights[len(chain.weights) - len(data.fields) :]
@@ -440,14 +443,14 @@ def swendsen_wang_sweep(data, model, chain, replicas):
     _gather(data, model, chain, forest, limit, sums)
     for i in range(count):
         root = _root(forest, i)
-        if forest[root] >= -count:  # it has no value yet
+        if forest[root] >= -count:  # the cluster has no value yet
             forest[root] = -count - 1 - _value(model, chain, root, limit[root], sums)
         chain.x[i] = -count - 1 - forest[root]
 
 
 @kernel
 def swendsen_wang_begin(data, model, chain, replicas):
-    """Nothing is carried."""
+    """Do nothing: no state persists between sweeps."""
 
 
 register_sweep(ClusterData, swendsen_wang_sweep, swendsen_wang_begin)

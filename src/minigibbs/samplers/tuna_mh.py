@@ -2,17 +2,18 @@
 
 Zhang, Cooper and De Sa 2020, "Asymptotically Optimal Exact Minibatch Metropolis-Hastings"
 (arXiv:2006.11677). As published, with |U_i(x) - U_i(y)| <= c_i M(x, y) and C the sum of c_i:
-propose y; draw Poisson(chi C^2 M^2 + C M) factors, each with probability c_i / C; keep one with
-probability
+propose y, and draw Poisson(chi C^2 M^2 + C M) factors, each with probability c_i / C. Keep a factor
+with probability
 
     (chi c_i C M^2 + (U_i(y) - U_i(x) + c_i M) / 2) / (chi c_i C M^2 + c_i M);
 
-accept with probability min(1, r), r the ratio of proposals times the product over those kept of
+Accept y with probability min(1, r), where r is the ratio of proposals times the product over kept
+factors of
 exp(2 artanh((U_i(x) - U_i(y)) / (c_i M (1 + 2 chi C M)))).
 
-Here x and y differ in one variable, drawn first, and y's value is uniform over the domain. The
-energies are U = -phi, M(x, y) is 1, c_i a factor's M_phi, and only factors at the variable change:
-C is the variable's local energy.
+Here x and y differ in one variable, which is chosen first, and y's value is uniform over the
+domain. The energies are U = -phi, M(x, y) is 1, and c_i is a factor's M_phi. Only factors at the
+variable change: C is the variable's local energy.
 """
 
 from __future__ import annotations
@@ -76,26 +77,26 @@ class TunaMH(Sampler):
             raise SampleError(f"TunaMH: chi must be above 0, got {self.chi!r}")
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """An alias table for each variable, unless an update would never end."""
+        """Prepare an alias table for each variable; refuse too many draws per update."""
         rate = self._rates(graph)
         check_work("TunaMH", graph, float(rate.max(initial=0.0)), "chi")
         return TunaMHData(factor_alias(graph), rate, np.exp(-rate), self.chi * graph.local_energies)
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """Every draw for two values, where the proposal differs."""
+        """Count every draw for two values, if the proposal differs."""
         return metropolis_operations(graph, self._rates(graph))
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
-        """Metropolis with uniform proposals, times what the minibatch costs; docs/paper.md."""
+        """Bound the slowdown of uniform proposals, times that of the minibatch; docs/paper.md."""
         local = graph.local_energies
         return metropolis_slowdown(graph.sizes, local / (2.0 * self.chi * local + 1.0))
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say the cost and the bound."""
+        """Describe the cost and the bound."""
         return describe_metropolis("TunaMH", self, graph)
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Counts enumerated for each pair of values, the proposal decided by them."""
+        """Compute the matrix: counts are enumerated for each pair of values."""
 
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
             own = everything.entries(i)
@@ -118,9 +119,9 @@ class TunaMH(Sampler):
 
 
 class TunaMHData(NamedTuple):
-    """Alias tables over the factors at each variable, and how many to draw."""
+    """Alias tables over the factors at each variable, and their rates."""
 
-    alias: NDArray[np.void]  # [E] of ALIAS, over places, by M
+    alias: NDArray[np.void]  # [E] of ALIAS, over indices, by M
     rate: NDArray[np.float64]  # [n] chi * C^2 + C of each variable
     none: NDArray[np.float64]  # [n] exp(-rate)
     tuned: NDArray[np.float64]  # [n] chi * C
@@ -128,7 +129,7 @@ class TunaMHData(NamedTuple):
 
 @kernel
 def tuna_mh_update(data, model, chain, i):
-    """Zhang, Cooper and De Sa's Algorithm 2, for the factors at i."""
+    """Update by Zhang, Cooper and De Sa's Algorithm 2, for the factors at i."""
     row, old, tuned = model.rows[i], np.int64(chain.x[i]), data.tuned[i]
     new = below(chain.stream, row.domain)
     chain.tally[PROPOSED] += 1

@@ -1,1 +1,1 @@
-"""What the library asks of the machine: memory, files, optional packages."""
+"""Access to the machine: memory, files, signals, optional packages."""

@@ -1,4 +1,4 @@
-"""Arrays of other libraries as NumPy arrays: by the DLPack protocol, or sparse ones of SciPy."""
+"""Conversion of arrays of other libraries to NumPy: by the DLPack protocol, or sparse ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from minigibbs.system import memory
 
-_KNOWN: dict[type, bool] = {}  # by class, since every argument of a public call is looked at
+_KNOWN: dict[type, bool] = {}  # by class, because every argument of a public call is tested
 
 
 def is_foreign(kind: type) -> bool:
-    """Whether a class is another library's array: PyTorch's, JAX's, CuPy's.
+    """Return whether a class is another library's array, such as PyTorch's, JAX's or CuPy's.
 
     >>> is_foreign(np.ndarray), is_foreign(list)
     (False, False)
@@ -25,7 +25,7 @@ def is_foreign(kind: type) -> bool:
 
 
 def is_sparse(kind: type) -> bool:
-    """Whether a class is a sparse array or matrix of SciPy, which is not imported to find out.
+    """Return whether a class is a sparse array or matrix of SciPy, without importing it.
 
     >>> is_sparse(np.ndarray)
     False
@@ -34,10 +34,11 @@ def is_sparse(kind: type) -> bool:
 
 
 def to_numpy(given: Any) -> Any:
-    """Another library's array as NumPy's, without a copy if it is on the CPU.
+    """Convert another library's array to NumPy, without a copy if it is on the CPU.
 
-    Anything else is returned as it is. An array on a device is copied from there, and a sparse one
-    is filled with its zeros.
+    Other values are returned unchanged. An array on a device is copied to the host, and a sparse
+    one becomes dense. Types that NumPy does not have, such as bfloat16, become float32, which
+    represents them exactly.
     """
     if not is_foreign(type(given)):
         return _dense(given) if is_sparse(type(given)) else given
@@ -45,11 +46,24 @@ def to_numpy(given: Any) -> Any:
         given = given.detach()
     try:
         return np.from_dlpack(given)
-    except (BufferError, TypeError, RuntimeError, ValueError):  # on a device, or of another type
-        for method in ("cpu", "get"):  # of PyTorch and of CuPy
+    except (BufferError, TypeError, RuntimeError, ValueError):  # on a device, or of a foreign type
+        for method in ("cpu", "get"):  # methods of PyTorch and of CuPy
             if hasattr(given, method):
                 given = getattr(given, method)()
-        return np.asarray(given)
+        return _widened(given)
+
+
+def _widened(given: Any) -> Any:
+    """Convert an array on the CPU to NumPy, in a type that NumPy has."""
+    try:
+        found = np.asarray(given)
+    except TypeError:
+        if not (hasattr(given, "is_floating_point") and given.is_floating_point()):
+            raise
+        found = np.asarray(given.float())  # PyTorch's bfloat16
+    if found.dtype.kind == "V" and "float" in found.dtype.name:  # JAX's bfloat16
+        found = found.astype(np.float32)
+    return found
 
 
 def _dense(given: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The check of arguments at the public boundary, driven by annotations.
+"""Check of arguments at the public boundary, by their annotations.
 
 `checked` wraps a public function, or the constructor and public methods of a public class. Before
-each call it compares the arguments with their annotations. A mismatch raises one of our errors,
-which names the argument, what was expected and what was received. Annotations are resolved at the
-first call. Classes that a module imports for type checkers only are recognized by their name, so
-that a check imports nothing.
+each call it compares the arguments with their annotations. A mismatch raises an error of this
+package that names the argument, the expected type and the received value. Annotations are resolved
+at the first call. Classes that a module imports only for type checkers are recognized by their
+name, so a check imports nothing.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from minigibbs.system.arrays import is_foreign, to_numpy
 from minigibbs.system.text import printable
 
 T = TypeVar("T")
-# Tuples, since `a | b` would build a type anew at every call.
+# Tuples, because `a | b` would build a type at every call.
 _INTEGERS = (int, np.integer)
 _BOOLEANS = (bool, np.bool_)
 _ARRAYS = (np.ndarray, np.generic, str, list, tuple)
-_SERIES = (list, tuple, np.ndarray, Sequence, KeysView, ValuesView)  # containers with an order
+_SERIES = (list, tuple, np.ndarray, Sequence, KeysView, ValuesView)  # ordered containers
 _UNORDERED = (str, bytes, bytearray, Mapping)
 _BRIEF = (int, float, str, bytes, list, tuple, dict, set, np.generic)  # with a short repr
 _REMEDIES = {
@@ -61,13 +61,13 @@ _REMEDIES = {
 
 
 class Expected(NamedTuple):
-    """What an annotation allows: a test, and its description in the singular and the plural."""
+    """Condition of an annotation: a test, and its description in the singular and the plural."""
 
     accepts: Callable[[Any], bool]
     one: str
     many: str
     remedy: str = ""
-    inside: Callable[[Any], bool] | None = None  # the test of each element, of a list
+    inside: Callable[[Any], bool] | None = None  # test of each element of a list
     listed: bool = False  # whether an iterator is read into a list, whose elements are tested
 
 
@@ -75,29 +75,29 @@ ANYTHING = Expected(lambda value: True, "anything", "values")
 
 
 class ArrayLike:
-    """Stands for `numpy.typing.ArrayLike`, a union that would dissolve in other unions."""
+    """Placeholder for `numpy.typing.ArrayLike`, a union that would merge into other unions."""
 
 
 class NDArray:
-    """Stands for `numpy.typing.NDArray`, of any type."""
+    """Placeholder for `numpy.typing.NDArray` of any type."""
 
     def __class_getitem__(cls, item: Any) -> type:
         return NDArray if item is Any else Numbers
 
 
 class Numbers:
-    """Stands for an `NDArray` of numbers."""
+    """Placeholder for an `NDArray` of numbers."""
 
 
 def checked(error: type[MinigibbsError], *, init: bool = True) -> Callable[[T], T]:
-    """Check the arguments of a public function or class; `error` is raised for a wrong type.
+    """Check the arguments of a public function or class; raise `error` for a wrong type.
 
     Parameters
     ----------
     error
-        The class of the error, the one that the callee uses for wrong values.
+        Class of the error, which the callee uses for wrong values.
     init
-        Whether the constructor of a class is checked. Results are built by the library only.
+        Whether the constructor of a class is checked. Only the library constructs results.
 
     Examples
     --------
@@ -126,14 +126,14 @@ def checked(error: type[MinigibbsError], *, init: bool = True) -> Callable[[T], 
 
 
 def check_level(level: float) -> None:
-    """Raise unless a level is a probability that an interval can have."""
+    """Raise an error unless `level` is a probability between 0 and 1."""
     real = isinstance(level, Real) and not isinstance(level, bool)
     if not (real and 0 < level < 1):
         raise SampleError(f"level must lie between 0 and 1, such as 0.95 for 95%, got {level!r}")
 
 
 def _wrapped(function: Any, error: type[MinigibbsError], title: str) -> Any:
-    """The function with a check before it; itself if none of its parameters has an annotation."""
+    """Wrap a function with a check; return it unchanged if no parameter has an annotation."""
     if not set(function.__annotations__) - {"return"}:
         return function
     check = Check(function, error, title)
@@ -150,7 +150,7 @@ def _wrapped(function: Any, error: type[MinigibbsError], title: str) -> Any:
 
 
 class Check:
-    """The check of one function's arguments."""
+    """Check of one function's arguments."""
 
     def __init__(self, function: Any, error: type[MinigibbsError], title: str) -> None:
         self.function, self.error, self.title = function, error, title
@@ -159,10 +159,10 @@ class Check:
     def __call__(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Raise for the first argument that is not what its annotation says.
+        """Raise an error for the first argument that does not match its annotation.
 
-        Returns the arguments. Arrays of other libraries become NumPy's, numbers of NumPy become
-        Python's, and iterators become lists, unless any value is allowed.
+        Return the arguments. Arrays of other libraries are converted to NumPy's, NumPy numbers to
+        Python's, and iterators to lists, unless any value is allowed.
         """
         expected = self.expected
         if expected is None:
@@ -201,7 +201,7 @@ class Check:
             return list(value) if self.expected[name].listed else value  # type: ignore[index]
         try:
             return to_numpy(value)
-        except Exception as error:  # whatever the other library raises
+        except Exception as error:  # any exception of the other library
             kind = f"{type(value).__module__}.{type(value).__name__}"
             raise self.error(
                 f"{self.title}: {name} must be an array that NumPy can read, got {kind}: {error}"
@@ -212,7 +212,7 @@ class Check:
         signature, known = inspect.signature(self.function), Names(self.function.__globals__)
         self.names: list[str] = []
         self.rest, self.rest_name, self.options = ANYTHING, "", ANYTHING
-        self.known, self.open = frozenset(signature.parameters), False  # open: takes other names
+        self.known, self.open = frozenset(signature.parameters), False  # open: accepts any keyword
         found = {}
         for name, parameter in signature.parameters.items():
             one = ANYTHING
@@ -250,7 +250,7 @@ class Check:
 
 
 def _is_scalar(kind: type) -> bool:
-    """Whether it is a number of NumPy; those of 16 bits would make all that follows as coarse."""
+    """Return whether this is a NumPy number; 16-bit ones would reduce precision later."""
     return issubclass(kind, (np.floating, np.integer)) and not issubclass(kind, np.timedelta64)
 
 
@@ -259,7 +259,7 @@ def _is_converted(kind: type) -> bool:
 
 
 def _at(one: Expected, value: Any) -> str:
-    """What was received: of a list, the first element that is wrong, with its position."""
+    """Describe the received value: for a list, the first wrong element and its position."""
     if one.inside is not None and _is_series(value):
         for position, element in enumerate(value):
             if not one.inside(element):
@@ -268,7 +268,7 @@ def _at(one: Expected, value: Any) -> str:
 
 
 def _or_default(one: Expected, default: Any) -> Expected:
-    """The same, or the default itself; a default of None goes without saying."""
+    """Also accept the default itself; omit "or None" if the default is None."""
     if default is inspect.Parameter.empty or one.accepts(default):
         shorter = one.one.removesuffix(" or None") if default is None else one.one
         return one._replace(one=shorter)
@@ -276,7 +276,7 @@ def _or_default(one: Expected, default: Any) -> Expected:
 
 
 class Names(dict[str, Any]):
-    """What the names in annotations mean, in one module."""
+    """Namespace of the names in a module's annotations."""
 
     def __init__(self, module: dict[str, Any]) -> None:
         super().__init__(ArrayLike=ArrayLike, NDArray=NDArray)
@@ -289,24 +289,24 @@ class Names(dict[str, Any]):
         return ByName(name, (), {})
 
     def resolve(self, annotation: Any) -> Any:
-        """The annotation as an object; text is evaluated."""
+        """Evaluate an annotation to an object if it is text."""
         return eval(annotation, {}, self) if isinstance(annotation, str) else annotation
 
 
 class ByName(type):
-    """A class that its module knows by name only: instances are told by the names of classes."""
+    """A class known by name only: instances are recognized by the names of their classes."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return any(base.__name__ == cls.__name__ for base in type(instance).__mro__)
 
 
 def expect(hint: Any) -> Expected:
-    """What an annotation allows."""
+    """Return the condition of an annotation."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is types.NoneType:
         return Expected(lambda value: value is None, "None", "None")
     if origin is typing.Union or origin is types.UnionType:
-        if any(typing.get_origin(one) is os.PathLike for one in arguments):  # and str is a path
+        if any(typing.get_origin(one) is os.PathLike for one in arguments):  # which includes str
             arguments = tuple(one for one in arguments if one is not str)
         return _union([expect(one) for one in arguments])
     if origin is typing.Literal:
@@ -335,7 +335,7 @@ def _class(kind: type) -> Expected:
 def _union(parts: list[Expected]) -> Expected:
     if ANYTHING in parts:
         return ANYTHING
-    parts.sort(key=lambda one: one.one == "None")  # which comes last
+    parts.sort(key=lambda one: one.one == "None")  # comes last
     tests = [one.accepts for one in parts]
 
     return Expected(
@@ -349,21 +349,21 @@ def _union(parts: list[Expected]) -> Expected:
 
 
 def _is_integer(value: Any) -> bool:
-    """Whether it counts something: no truth value, no span of time, nothing beyond a float."""
+    """Return whether this is an integer: no truth value, no time span, nothing beyond a float."""
     if isinstance(value, (bool, np.timedelta64)):
         return False
     return isinstance(value, _INTEGERS) and bool(abs(int(value)) <= sys.float_info.max)
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a float can hold it; NaN is no number."""
+    """Return whether a float can represent this; NaN is no number."""
     if isinstance(value, (float, np.floating)):
         return not math.isnan(value)
     return _is_integer(value) or isinstance(value, bool)
 
 
 def _is_path(value: Any) -> bool:
-    """Whether the system takes it as the name of a file."""
+    """Return whether the system accepts this as the name of a file."""
     if not isinstance(value, (str, os.PathLike)):
         return False
     try:
@@ -374,7 +374,7 @@ def _is_path(value: Any) -> bool:
 
 
 def _is_array_like(value: Any) -> bool:
-    """Whether NumPy makes an array of it; what is in the array is the callee's concern."""
+    """Return whether NumPy can convert this to an array; the callee checks the content."""
     if isinstance(value, _ARRAYS):
         return True
     if isinstance(value, _UNORDERED):
@@ -386,7 +386,7 @@ def _is_array_like(value: Any) -> bool:
 
 
 def _is_series(value: Any) -> bool:
-    """Whether it is a container with an order, other than text and mappings."""
+    """Return whether this is an ordered container, other than text and mappings."""
     if isinstance(value, _UNORDERED) or (isinstance(value, np.ndarray) and not value.ndim):
         return False
     return isinstance(value, _SERIES) or (hasattr(type(value), "__array__") and np.ndim(value) > 0)
@@ -476,7 +476,7 @@ _GROUPS: dict[Any, Callable[[tuple[Any, ...]], Expected]] = {
 
 
 def shown(value: Any, kind: bool = True) -> str:
-    """A value on a short line, with its type; arrays by shape and type."""
+    """Return a value on a short line, with its type; arrays by shape and type."""
     if value is None or isinstance(value, bool):
         return repr(value)
     own = type(value).__name__
@@ -487,6 +487,6 @@ def shown(value: Any, kind: bool = True) -> str:
         return f"the class {value.__name__}" if named else f"an object of type {own}"
     try:
         text = reprlib.repr(value)
-    except Exception:  # of an element, which may be of any class
+    except Exception:  # from an element of any class
         return f"an object of type {own}"
     return f"{printable(text)} ({own})" if kind else printable(text)

@@ -1,4 +1,4 @@
-"""Reading and writing files safely: whole or not at all, and data only, never code."""
+"""Safe reading and writing of files: atomic writes, and pure data without code."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from minigibbs.errors import FormatError, SampleError, TooLargeError
 from minigibbs.system import memory
 
 _HEADER = "header.json"
-_SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a digest in hexadecimal, on a line
+_SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a line with a hexadecimal digest
 _LOCAL_HEADER = 30  # bytes of a zip member before its name
-_JSON_BYTE = 12  # bytes of memory, at most, for each byte of a header: "ab" becomes a string,
-_JSON_BRACKET = 64  # and for each bracket: {} becomes a dictionary
-_NPY_HEADER = 10_012  # bytes of an .npy file before its numbers, at most
+_JSON_BYTE = 12  # most bytes of memory per byte of a header: "ab" becomes a string,
+_JSON_BRACKET = 64  # and per bracket: {} becomes a dictionary
+_NPY_HEADER = 10_012  # most bytes of an .npy file before its data
 _ENCRYPTED, _UTF_8 = 0x1, 0x800  # flags of a zip member
 
 
 def open_plain(path: str | os.PathLike[str], links: bool = True) -> IO[bytes]:
-    """Open a regular file for reading; raises `FormatError` for a pipe, a device or a folder.
+    """Open a regular file for reading; raise `FormatError` for a pipe, a device or a folder.
 
-    Without `links` the path itself must not be a symbolic link: for files inside a folder that may
-    come from somebody else. Opening never waits for a pipe's other end.
+    Without `links` the path itself must not be a symbolic link. Use this for files in a folder of
+    unknown origin. Opening never waits for the other end of a pipe.
     """
     with refusing_odd_files(path):
         return open(path, "rb", opener=partial(_open_plain, links=links))
 
 
 def open_to_update(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a regular file, made if it is missing, to read and append; no symbolic link is followed.
+    """Open a regular file, created if missing, to read and append; do not follow symbolic links.
 
-    Raises `FormatError` as `open_plain` does, and for a file with a second name (a hard link).
+    Raise `FormatError` as `open_plain` does, and for a file with a second name (a hard link).
     """
     with refusing_odd_files(path):
         stream = open(path, "a+b", opener=partial(_open_plain, links=False))  # noqa: SIM115
@@ -61,7 +61,7 @@ def open_to_update(path: str | os.PathLike[str]) -> IO[bytes]:
 
 @contextmanager
 def refusing_odd_files(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise `FormatError` where opening finds a symbolic link or another kind of file."""
+    """Raise `FormatError` if opening finds a symbolic link or another kind of file."""
     try:
         yield
     except OSError as error:
@@ -74,7 +74,7 @@ def refusing_odd_files(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _open_plain(path: str, flags: int, links: bool) -> int:
-    """What `open` calls; raises `OSError` for anything but a regular file."""
+    """Open a file descriptor for `open`; raise `OSError` for anything but a regular file."""
     if not links:
         flags |= getattr(os, "O_NOFOLLOW", 0)
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
@@ -96,7 +96,7 @@ def _kind(mode: int) -> str:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Raise if no file can be written there; asked before the work that is to be kept."""
+    """Raise an error if no file can be written there; called before long work."""
     target = Path(path)
     folder = Path(os.path.realpath(target.parent))
     if not folder.is_dir():
@@ -108,9 +108,9 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file through a temporary one beside it, so that no half-written file remains.
+    """Write a file through a temporary one in the same folder, so that no partial file remains.
 
-    Where the system refuses, as on a full disk, its error names the file.
+    If the system refuses, for example on a full disk, its error names the file.
     """
     check_target(path)
     target = Path(path)
@@ -138,10 +138,10 @@ def _write_whole(target: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name reach the disk too, where folders can be synced."""
+    """Flush the new name to disk as well, if the system can sync folders."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # as on Windows
+    except OSError:  # for example on Windows
         return
     try:
         os.fsync(handle)
@@ -152,7 +152,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     write_whole(path, lambda stream: stream.write(text.encode()))
 
 
@@ -162,9 +162,9 @@ def write_arrays(
     arrays: Mapping[str, NDArray[Any]],
     sealed: bool = False,
 ) -> None:
-    """Write arrays and a JSON header as an uncompressed .npz archive that NumPy reads too.
+    """Write arrays and a JSON header as an uncompressed .npz archive that NumPy can read.
 
-    A sealed file ends with a digest of all that stands before it; see `check_seal`.
+    A sealed file ends with a digest of all bytes before it; see `check_seal`.
     """
     write_whole(path, lambda stream: write_archive(stream, header, arrays, sealed))
 
@@ -175,9 +175,9 @@ def write_archive(
     arrays: Mapping[str, NDArray[Any]],
     sealed: bool = False,
 ) -> None:
-    """Write what `write_arrays` puts into a file."""
+    """Write the content of `write_arrays` to a stream."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        # Members bear no date of their own: zip knows none before 1980, some clocks do.
+        # Members have no date: zip cannot represent years before 1980, which some clocks report.
         archive.writestr(zipfile.ZipInfo(_HEADER), json.dumps(header, indent=1))
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
@@ -188,7 +188,7 @@ def write_archive(
 
 
 def digest(path: str | os.PathLike[str], links: bool = True) -> str:
-    """BLAKE2b of a file's content, in hexadecimal; for `links` see `open_plain`."""
+    """Compute BLAKE2b of a file's content, in hexadecimal; for `links` see `open_plain`."""
     with open_plain(path, links) as stream:
         return _digest(stream, _size(stream))
 
@@ -198,7 +198,7 @@ def _size(stream: IO[bytes]) -> int:
 
 
 def _digest(stream: IO[bytes], length: int) -> str:
-    """BLAKE2b of the first `length` bytes; leaves the stream behind them."""
+    """Compute BLAKE2b of the first `length` bytes; the stream is then positioned after them."""
     found = hashlib.blake2b(digest_size=32)
     stream.seek(0)
     while length > 0:
@@ -221,35 +221,35 @@ def check_seal(path: str | os.PathLike[str], links: bool = True) -> None:
 
 @contextmanager
 def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise `FormatError` for whatever goes wrong with data that is not what it should be."""
+    """Raise `FormatError` for any error that damaged data cause."""
     try:
         yield
     except (FormatError, TooLargeError):
         raise
     except MemoryError as error:
         raise TooLargeError(f"{what}: there is not enough memory to read it") from error
-    except Exception as error:  # zipfile, json and NumPy raise a dozen kinds
+    except Exception as error:  # zipfile, json and NumPy raise many kinds of errors
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
         raise FormatError(f"{what}: damaged, or not a minigibbs file ({reason})") from error
 
 
 def stated_format(path: str | os.PathLike[str], links: bool = True) -> Any:
-    """Which format a file of `write_arrays` says it has; None if it is no such file."""
+    """Return the format that a file of `write_arrays` states; None for any other file."""
     with open_plain(path, links) as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
                 _check_members(archive, _size(stream))
                 return _read_header(archive, stream)["format"]
-        except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
+        except Exception:  # many kinds of errors; reading the file reports them
             return None
 
 
 def read_arrays(
     path: str | os.PathLike[str], *expected: str, mapped: bool = False, links: bool = True
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read what `write_arrays` wrote; sizes are checked against the file before memory is taken.
+    """Read the result of `write_arrays`; sizes are checked against the file before allocation.
 
-    Mapped arrays stay in the file, which processes of one machine then share; it must not change.
+    Mapped arrays stay in the file, and processes of one machine share them; it must not change.
     For `links` see `open_plain`.
     """
     with (
@@ -273,9 +273,9 @@ def read_arrays(
 
 
 def _check_members(archive: zipfile.ZipFile, length: int) -> list[zipfile.ZipInfo]:
-    """The members; raises unless they lie in the file one behind the other, as they are.
+    """Return the members; raise an error unless they are uncompressed and do not overlap.
 
-    `zipfile` believes what an archive says of them: a few bytes could ask for all memory.
+    `zipfile` trusts the sizes in an archive: a few bytes could request all memory.
     """
     members = sorted(archive.infolist(), key=lambda member: member.header_offset)
     ends = [member.header_offset for member in members[1:]] + [length]
@@ -317,15 +317,15 @@ def _read_array(
             place = stream.tell() - len(content) + head
             return np.memmap(stream, dtype, "r", place, shape, order)  # type: ignore[call-overload]
         array = np.frombuffer(content, dtype, offset=head) if promised else np.empty(0, dtype)
-        if not array.flags.aligned:  # behind a header of odd length, such as NumPy does not write
+        if not array.flags.aligned:  # after a header of odd length, which NumPy does not write
             array = array.copy()
         return array.reshape(shape, order=order)
 
 
 def _read_member(stream: IO[bytes], member: zipfile.ZipInfo, most: int | None) -> bytes:
-    """What a stored member holds, or its beginning; whole ones are checked against their CRC.
+    """Return the content of a stored member, or its beginning; check the CRC of whole members.
 
-    `zipfile` reads a member through several layers, which takes most of the time of small files.
+    `zipfile` reads a member through several layers, which dominates the time for small files.
     """
     stream.seek(member.header_offset)
     fixed = stream.read(_LOCAL_HEADER)
@@ -346,7 +346,7 @@ def _read_member(stream: IO[bytes], member: zipfile.ZipInfo, most: int | None) -
 
 
 def _array_head(content: bytes) -> int:
-    """How many bytes of an .npy file stand before its numbers."""
+    """Return the number of bytes before the data of an .npy file."""
     width = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}[content[:8]]
     size = int.from_bytes(content[8 : 8 + width], "little")
     if size > _NPY_HEADER - 12:
@@ -356,7 +356,7 @@ def _array_head(content: bytes) -> int:
 
 @lru_cache(4096)
 def _array_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and type; NumPy takes long over it, and most files have few kinds."""
+    """Return shape, order and type; cached, because NumPy is slow and headers repeat."""
     stream = io.BytesIO(head)
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0

@@ -1,7 +1,7 @@
-"""Columns by name, of any library: the one place that reads cells and knows which are missing.
+"""Columns by name, of any library: the only module that reads cells and detects missing ones.
 
-A mapping and a structured array are read as they are. Frames of pandas, Polars, PyArrow and other
-libraries are read and made through narwhals, which is imported when the first frame arrives.
+Mappings and structured arrays are read directly. Frames of pandas, Polars, PyArrow and other
+libraries are read and created through narwhals, which is imported with the first frame.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from minigibbs.errors import GraphError, MinigibbsError
 from minigibbs.system import memory
 from minigibbs.system.arrays import is_sparse, to_numpy
 
-_CELL_BYTES = 24  # of memory for each entry of a column that is read
+_CELL_BYTES = 24  # bytes of memory per entry of a column that is read
 _NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is missing: None, NaN, NaT, the NA of pandas.
+    """Return whether a cell is missing: None, NaN, NaT, the NA of pandas.
 
     >>> [is_missing(value) for value in (None, float("nan"), np.datetime64("NaT"), 0, "")]
     [True, True, True, False, False]
@@ -35,7 +35,7 @@ def is_missing(value: Any) -> bool:
 
 
 def has_columns(given: Any) -> bool:
-    """Whether columns can be looked up by name.
+    """Return whether columns can be looked up by name.
 
     >>> has_columns({"a": [1]}), has_columns([[1]]), has_columns(np.zeros((1, 1)))
     (True, False, False)
@@ -46,7 +46,7 @@ def has_columns(given: Any) -> bool:
 def names_of(
     frame: Any, where: str = "frame", error: type[MinigibbsError] = GraphError
 ) -> list[Any]:
-    """The names of a frame's columns, or `error` if it has none or one name twice.
+    """Return the names of a frame's columns; raise `error` without names or for a repeated name.
 
     >>> names_of({"a": [1], "b": [2]})
     ['a', 'b']
@@ -64,7 +64,7 @@ def names_of(
 def column_of(
     frame: Any, name: Any, where: str = "frame", error: type[MinigibbsError] = GraphError
 ) -> NDArray[Any]:
-    """One column as an array of plain entries, with None for each missing cell.
+    """Return one column as an array of plain entries, with None for each missing cell.
 
     >>> column_of({"a": [1.0, float("nan")]}, "a").tolist()
     [1.0, None]
@@ -83,17 +83,17 @@ def column_of(
 
 
 def _is_small(kind: Any) -> bool:
-    """Whether a type of narwhals holds integers that NumPy has a type for."""
+    """Return whether a type of narwhals holds integers that NumPy has a type for."""
     return bool(kind.is_integer()) and not str(kind).endswith("128")
 
 
 def texts_of(
     frame: Any, where: str = "frame", error: type[MinigibbsError] = GraphError
 ) -> dict[Any, tuple[list[str], NDArray[np.int64]]]:
-    """The different texts of each column of text, and each row's number; -1 where missing.
+    """Return the distinct texts of each column of text, and each row's index; -1 if missing.
 
-    Compiled code of PyArrow tells texts apart. Without it, and for anything but a frame, no column
-    is returned: `column_of` reads it.
+    PyArrow finds distinct texts in compiled code. Without it, and for anything but a frame, no
+    column is returned, and `column_of` must read it.
     """
     if not _is_frame(frame) or find_spec("pyarrow") is None:
         return {}
@@ -111,14 +111,14 @@ def texts_of(
 
 
 def as_column(given: Any, where: str, error: type[MinigibbsError] = GraphError) -> NDArray[Any]:
-    """An array of entries that can be looked up; missing ones are None."""
+    """Return an array of entries that can be looked up; missing ones are None."""
     masked = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else None
     try:
         column = np.asarray(to_numpy(given))
     except ValueError:  # rows of different lengths
         column = np.empty(0)[None]
     texts = isinstance(given, list | tuple) and column.ndim == 1 and column.dtype.kind in "US"
-    if texts and len(set(map(type, given))) > 1:  # numbers beside text stay numbers
+    if texts and len(set(map(type, given))) > 1:  # numbers in a list with text stay numbers
         column = _objects(given)
     if column.ndim != 1:
         raise error(f"{where}: expected a plain entry in each row")
@@ -140,7 +140,7 @@ def as_column(given: Any, where: str, error: type[MinigibbsError] = GraphError) 
 
 
 def missing_in(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a column has no entry.
+    """Return a mask of the missing entries of a column.
 
     >>> missing_in(np.array(["a", None, float("nan")], dtype=object)).tolist()
     [False, True, True]
@@ -158,7 +158,7 @@ def missing_in(column: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct entries in order of appearance, and each row's number; -1 where missing.
+    """Return the distinct entries in order of appearance, and each row's index; -1 if missing.
 
     >>> numbered(np.array(["b", None, "a", "b"], dtype=object))[0]
     ['b', 'a']
@@ -168,17 +168,17 @@ def numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def places_of(entries: list[Any]) -> dict[Any, int]:
-    """The number of each entry."""
+    """Return the index of each entry."""
     return dict(zip(entries, range(len(entries)), strict=True))
 
 
 def look_up(places: Mapping[Any, int], column: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of each entry of a column; -1 for one that is not there."""
+    """Return the index of each entry of a column; -1 if it is not in `places`."""
     return np.fromiter(map(places.get, column.tolist(), repeat(-1)), np.int64, len(column))
 
 
 def frame_like(frame: Any, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> Any:
-    """New columns as a frame of the same library; a dictionary of arrays for anything else.
+    """Return new columns as a frame of the same library; else as a dictionary of arrays.
 
     >>> frame_like({}, {"a": [1, 2]})
     {'a': array([1, 2])}
@@ -191,7 +191,7 @@ def frame_like(frame: Any, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) 
     import narwhals.stable.v2 as nw
 
     backend = nw.from_native(frame, eager_only=True).implementation
-    mixed = backend.is_pandas()  # which stores entries of several types in a column
+    mixed = backend.is_pandas()  # stores entries of several types in a column
     ready = {
         name: _plain(column) if mixed else _uniform(column) for name, column in columns.items()
     }
@@ -201,9 +201,9 @@ def frame_like(frame: Any, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) 
 def with_cells(
     frame: Any, cells: Mapping[Any, tuple[NDArray[np.int64], Sequence[Any] | NDArray[Any]]]
 ) -> Any:
-    """A copy of a frame with other entries in some rows of some columns.
+    """Return a copy of a frame with other entries in some rows of some columns.
 
-    Columns keep their types, and a frame of pandas keeps its index.
+    Columns keep their types, and a pandas frame keeps its index.
 
     >>> with_cells({"a": np.array(["x", None])}, {"a": (np.array([1]), ["y"])})["a"].tolist()
     ['x', 'y']
@@ -211,7 +211,7 @@ def with_cells(
     if not _is_frame(frame):
         whole = {name: np.array(column_of(frame, name)) for name in names_of(frame)}
         for name, (rows, entries) in cells.items():
-            if whole[name].dtype.kind in "US":  # which would cut longer texts
+            if whole[name].dtype.kind in "US":  # string arrays would truncate longer texts
                 whole[name] = whole[name].astype(object)
             whole[name][rows] = entries
         return whole
@@ -226,7 +226,9 @@ def with_cells(
                 made = _with_entries(series.to_native(), rows, plain)
                 series = nw.from_native(made, series_only=True).alias(name)
             else:
-                if held.implementation.is_polars():  # which takes times of other units as they are
+                if (
+                    held.implementation.is_polars()
+                ):  # scatters times of other units without conversion
                     kind = series.dtype
                     plain = nw.new_series("", plain, kind, backend=held.implementation)
                 series = series.scatter(rows, plain)
@@ -235,14 +237,14 @@ def with_cells(
 
 
 def _with_entries(column: Any, rows: NDArray[np.int64], entries: Any) -> Any:
-    """A column of PyArrow of any type with other entries in some rows."""
+    """Return a column of PyArrow, of any type, with other entries in some rows."""
     import pyarrow
 
     kind = held = column.type
     coded = pyarrow.types.is_dictionary(kind)
     if coded:
         held = kind.value_type
-    elif pyarrow.types.is_string_view(kind):  # of which rows cannot be taken
+    elif pyarrow.types.is_string_view(kind):  # does not support `take`
         held = pyarrow.large_string()
     place = np.arange(len(column))
     place[rows] = len(column) + np.arange(len(rows))
@@ -252,7 +254,7 @@ def _with_entries(column: Any, rows: NDArray[np.int64], entries: Any) -> Any:
 
 
 def _is_frame(given: Any) -> bool:
-    """Whether it is a frame that narwhals may know; nothing is imported to find out."""
+    """Return whether narwhals may know this frame, without any import."""
     if isinstance(given, np.ndarray | Mapping | list | tuple):
         return False
     kind = type(given)
@@ -260,12 +262,12 @@ def _is_frame(given: Any) -> bool:
 
 
 def _is_mapping(given: Any) -> bool:
-    """Whether it is a mapping from names to columns; a sparse matrix may be a dictionary."""
+    """Return whether it is a mapping from names to columns; some sparse matrices are mappings."""
     return isinstance(given, Mapping) and not is_sparse(type(given))
 
 
 def _fields(given: Any) -> tuple[str, ...] | None:
-    """The fields of a structured array."""
+    """Return the field names of a structured array."""
     return given.dtype.names if isinstance(given, np.ndarray) else None
 
 
@@ -285,7 +287,7 @@ def _narwhal(frame: Any, where: str, error: type[MinigibbsError]) -> Any:
 
 
 def _repeated(names: Any) -> Any:
-    """The first name that appears twice, or None."""
+    """Return the first name that appears twice, or None."""
     seen: list[Any] = []
     for name in names:
         if any(name is other or name == other for other in seen if type(name) is type(other)):
@@ -295,14 +297,14 @@ def _repeated(names: Any) -> Any:
 
 
 def _plain(entries: Sequence[Any] | NDArray[Any]) -> Any:
-    """Entries as a list of Python's own types, or an array of numbers."""
+    """Return entries as a list of Python types, or an array of numbers."""
     if isinstance(entries, np.ndarray) and entries.dtype.kind in "biuf":
         return entries
     return list(np.asarray(entries, dtype=object).tolist())
 
 
 def _uniform(column: Sequence[Any] | NDArray[Any]) -> Any:
-    """A column that Polars and PyArrow store: entries of several types become text."""
+    """Return a column that Polars and PyArrow can store: mixed types become text."""
     plain = _plain(column)
     if isinstance(plain, list):
         kinds = {type(entry) for entry in plain if entry is not None}

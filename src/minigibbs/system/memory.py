@@ -1,4 +1,4 @@
-"""What fits into memory, asked before any is taken."""
+"""Available memory, checked before allocation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 
 from minigibbs.errors import SampleError, TooLargeError
 
-HARMLESS = 2**16  # bytes that any machine has: for so few the system is not asked
+HARMLESS = 2**16  # bytes that every machine has: smaller sizes are not checked
 _lock = threading.Lock()
-_reserved = 0.0  # bytes that work under way in this process has announced
+_reserved = 0.0  # bytes reserved by work in progress in this process
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def readable(size: float) -> str:
-    """Write a number of bytes for people.
+    """Format a number of bytes.
 
     >>> readable(3 * 2**30)
     '3.0 GiB'
@@ -48,9 +48,10 @@ def read_size(size: str | float, name: str) -> float:
 
 
 def available() -> int:
-    """Bytes this process can still take: free memory, or a limit (container, ulimit) if smaller.
+    """Return the bytes this process can still allocate: free memory, or a smaller limit.
 
-    Reserved bytes do not count as available, whether they have been allocated yet or not.
+    Limits are those of a container and of ulimit. Reserved bytes do not count as available,
+    whether they have been allocated yet or not.
     """
     free = min(_physical(), _address_space())
     for limit, used in (
@@ -62,16 +63,16 @@ def available() -> int:
     ):
         try:
             free = min(free, int(_content(limit)) - int(_content(used)))
-        except (OSError, ValueError):  # no such limit here
+        except (OSError, ValueError):  # no such limit on this system
             continue
     return max(int(free - _reserved), 0)
 
 
 @contextmanager
 def reserved(size: float, what: str, way_out: str) -> Iterator[None]:
-    """Reserve `size` bytes within a `with`, or raise if they are more than this machine has left.
+    """Reserve `size` bytes within a `with`, or raise an error if that exceeds the memory left.
 
-    Threads that check at the same time then do not count the same free memory twice.
+    Threads that check at the same time thus do not count the same free memory twice.
     """
     global _reserved
     with _lock:
@@ -85,7 +86,7 @@ def reserved(size: float, what: str, way_out: str) -> Iterator[None]:
 
 
 def require(size: float, what: str, way_out: str) -> None:
-    """Raise if `size` bytes are more than this machine has left."""
+    """Raise an error if `size` bytes exceed the memory that is left."""
     if size <= HARMLESS:
         return
     free = available()
@@ -94,7 +95,7 @@ def require(size: float, what: str, way_out: str) -> None:
 
 
 def too_large(size: float, free: float, what: str, way_out: str) -> TooLargeError:
-    """The error that says what is needed, what there is, and what to do about it."""
+    """Build the error with required and available memory and a remedy."""
     return TooLargeError(
         f"{what} needs {readable(size)}, but only {readable(free)} of memory is available; "
         f"{way_out}"
@@ -102,7 +103,7 @@ def too_large(size: float, free: float, what: str, way_out: str) -> TooLargeErro
 
 
 def _content(path: str) -> bytes:
-    """What the system says in one of its own files, which are short."""
+    """Return the content of a short file of the system."""
     handle = os.open(path, os.O_RDONLY)
     try:
         return os.read(handle, 2**14)
@@ -111,7 +112,7 @@ def _content(path: str) -> bytes:
 
 
 def _address_space() -> int:
-    """What `ulimit -v` leaves to this process."""
+    """Return the bytes that `ulimit -v` leaves to this process."""
     try:
         import resource
 
@@ -132,5 +133,5 @@ def _physical() -> int:
         pass
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not a POSIX system: let the allocator judge
+    except (AttributeError, OSError, ValueError):  # not a POSIX system: allocation decides
         return 2**62

@@ -1,4 +1,4 @@
-"""Optional libraries, imported where they are used."""
+"""Optional libraries, imported when they are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minigibbs.errors import MissingDependencyError
 
 
 def optional(module: str, extra: str) -> Any:
-    """An optional library, or an error with the line that installs it."""
+    """Import an optional library, or raise an error with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError:

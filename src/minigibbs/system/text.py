@@ -1,17 +1,17 @@
-"""Text that others wrote, made safe to print: names and labels come from files."""
+"""Escaping of untrusted text, such as names and labels from files, for printing."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters, line separators, lone surrogates, and what turns the direction of a line.
+# Control characters, line separators, lone surrogates, and marks of text direction.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_FORMULA = ("=", "+", "-", "@")  # what makes a spreadsheet run a cell
+_FORMULA = ("=", "+", "-", "@")  # first characters that make a spreadsheet evaluate a cell
 
 
 def printable(text: object) -> str:
-    r"""Text on one line that a terminal shows and does not obey: the rest is escaped visibly.
+    r"""Escape text so that it is one line without effect on a terminal.
 
     >>> print(printable("red \x1b[31m, two\nlines, half a pair \ud800"))
     red \x1b[31m, two\nlines, half a pair \ud800
@@ -20,7 +20,7 @@ def printable(text: object) -> str:
 
 
 def without_colors(text: str) -> str:
-    r"""Text without a terminal's color codes.
+    r"""Remove a terminal's color codes from text.
 
     >>> without_colors("\x1b[1mTyping error\x1b[0m")
     'Typing error'
@@ -29,9 +29,9 @@ def without_colors(text: str) -> str:
 
 
 def cell(value: object) -> str:
-    """A name or label for a CSV file: printable, and no formula to a spreadsheet.
+    """Format a name or label for a CSV file: printable, and not a spreadsheet formula.
 
-    Text that would be run gets a single quote in front; what spells a number stays a number.
+    Text that would be evaluated is prefixed by a single quote; text that is a number is not.
 
     >>> cell("=1+2"), cell("-1.5"), cell(-2)
     ("'=1+2", '-1.5', '-2')

@@ -1,14 +1,14 @@
-"""The time limit and the signals of one public call, shared by all of its phases.
+"""Time limit and signals of one public call, shared by all of its phases.
 
-A call that can take long opens a `Watch`. Calls that it makes open their own, which share the
-signals of the outermost one and cannot outlast it. Work deep inside asks `current()`.
+A call that can take long opens a `Watch`. Nested calls open their own, which share the signals of
+the outermost one and cannot outlast it. Inner functions get the watch from `current()`.
 
-Ctrl-C or SIGTERM raises `KeyboardInterrupt` where nothing would be lost, such as in preparations.
-Within `noted()` it is only noted, so that a result can be returned. A second signal does what it
-usually does. Signals that the program handles itself, or ignores, are left alone.
+Ctrl-C or SIGTERM raises `KeyboardInterrupt` when nothing would be lost, such as during
+preparations. Within `noted()` it only sets a flag, so that a result can be returned. A second
+signal has its usual effect. Signals that the program handles itself, or ignores, are not changed.
 
-Time that Numba spends on compiling does not count: it is spent once per machine, and no limit that
-a user chooses for a model can foresee it.
+Compilation by Numba does not count: it happens once per machine, and a user's time limit for a
+model cannot account for it.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _open = threading.local()
 
 
 class StopError(Exception):
-    """Work was dropped because the call must end; it never leaves the outermost `Watch`."""
+    """Work was canceled because the call must end; never leaves the outermost `Watch`."""
 
 
 class Compiling:
-    """Seconds that this process has spent on compiling; `kernels.jit` adds to them."""
+    """Seconds of compilation in this process; `kernels.jit` adds to them."""
 
     seconds = 0.0
 
 
 class Watch:
-    """The clock and the signals of a call.
+    """Clock and signals of a call.
 
     Parameters
     ----------
     seconds : float or None, default None
-        The time limit, which counts from now; None for no limit.
+        Time limit from now on; None for no limit.
 
     Examples
     --------
@@ -102,14 +102,14 @@ class Watch:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline: of this watch or of one around it."""
+        """Number of seconds until the deadline of this watch or an outer one."""
         compiled = Compiling.seconds - self._compiled
         own = self._limit + compiled - (time.monotonic() - self._begun)
         return own if self._outer is None else min(own, self._outer.left)
 
     @property
     def spent(self) -> float:
-        """Seconds since the watch was made, without compiling."""
+        """Number of seconds since the watch was created, without compilation."""
         return time.monotonic() - self._begun - (Compiling.seconds - self._compiled)
 
     @property
@@ -124,7 +124,7 @@ class Watch:
 
     @property
     def ended(self) -> str:
-        """Why the call must end: INTERRUPTED, TERMINATED or TIME; "" while it may continue."""
+        """Reason why the call must end: INTERRUPTED, TERMINATED or TIME; "" if it may continue."""
         return self.signal or (TIME if self.left <= 0 else "")
 
     def check(self) -> None:
@@ -138,11 +138,11 @@ class Watch:
         Parameters
         ----------
         seconds : float
-            The predicted time.
+            Predicted time.
         what : str
-            What takes this long; the message begins with it.
+            Subject of the message: the work that takes this long.
         way_out : str
-            What a user can do about it.
+            Remedy for the user.
         """
         left = self.left
         if seconds > max(left, 0.0) / 2:
@@ -158,13 +158,13 @@ class Watch:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note signals instead of raising them: what runs within looks at `ended`."""
+        """Record signals in `ended` instead of raising them; inner code must check it."""
         with self._signals.noting(True):
             yield
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Raise signals within `noted()`: for work that may be dropped at any moment."""
+        """Raise signals within `noted()`, for work that can be canceled at any moment."""
         with self._signals.noting(False):
             if self.signal:
                 raise KeyboardInterrupt
@@ -172,7 +172,7 @@ class Watch:
 
 
 class _Signals:
-    """The handlers of the outermost watch, and what they have seen."""
+    """Signal handlers of the outermost watch, and the signals received."""
 
     def __init__(self) -> None:
         self.ended = ""
@@ -180,7 +180,7 @@ class _Signals:
         self._noting = False
 
     def install(self) -> None:
-        """Handle the signals that have their usual handlers; only the main thread can."""
+        """Replace the usual signal handlers; only the main thread can do this."""
         if threading.current_thread() is threading.main_thread():
             for number, usual in _USUAL.items():
                 if signal.getsignal(number) is usual:
@@ -188,14 +188,14 @@ class _Signals:
                     signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Put the usual handlers back."""
+        """Restore the usual handlers."""
         for number, usual in self._ours.items():
             signal.signal(number, usual)
         self._ours = {}
 
     @contextmanager
     def noting(self, noted: bool) -> Iterator[None]:
-        """Note signals, or raise them, within."""
+        """Record signals within, or raise them."""
         before, self._noting = self._noting, noted
         try:
             yield
@@ -215,10 +215,10 @@ class _Signals:
 
 
 def _in_a_callback(frame: FrameType | None) -> bool:
-    """Whether LLVM called the code under way: what is raised there is lost.
+    """Return whether LLVM has called the present code, in which exceptions are lost.
 
-    LLVM hands over what it has compiled. Compiling takes long, and the signals that arrive
-    meanwhile are handled by the first Python code after it, which is this callback.
+    LLVM passes compiled code to a callback. Signals during a long compilation are handled by the
+    first Python code after it, which is this callback.
     """
     while frame is not None:
         code = frame.f_code
@@ -240,7 +240,7 @@ _UNLIMITED = Watch()
 
 
 def current() -> Watch:
-    """The watch of the innermost call under way in this thread, or one without a limit.
+    """Return the watch of this thread's innermost call, or one without a limit.
 
     >>> current().left
     inf

@@ -1,9 +1,9 @@
-"""The paper's lemmas and theorems on one graph: what is claimed, and what is true.
+"""Lemmas and theorems of the paper on one graph: claimed and true numbers.
 
 Each function enumerates a small graph and returns a `Comparison`. Distributions are compared state
 by state, spectral gaps as a ratio to plain Gibbs's (Theorem 6: to MGPMH's). Lemma 2 and Theorems 2
-and 4 are false as the paper states them; docs/paper.md has counterexamples, and proofs of the
-repaired ones.
+and 4 are false as the paper states them; docs/paper.md has counterexamples, and proofs of repaired
+versions.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from minigibbs.system.boundary import checked
 from minigibbs.theory.estimates import estimate_law
 from minigibbs.theory.transitions import Transition, sweep_gap, transition
 
-_MOST_DELTA = 1e100  # of an estimate's deviation: its square is finite
+_MOST_DELTA = 1e100  # largest deviation of an estimate: its square is finite
 EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"
-_UNSEEN = 1e-12  # probabilities below this are lost where Poisson tails are cut
+_UNSEEN = 1e-12  # smaller probabilities are lost, because Poisson tails are cut
 
 
 @checked(SampleError, init=False)
@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def margin(self) -> float:
-        """The smallest distance to a violation of the claim; negative if the claim is false.
+        """Smallest distance to a violation of the claim; negative if the claim is false.
 
         For distributions it is minus the largest difference, for bounds the smallest logarithm of
         the ratio.
@@ -88,7 +88,7 @@ class Comparison:
 
     @property
     def strain(self) -> float:
-        """The largest share of the claim that is used: 1 if it is just true, larger if it is false.
+        """Largest share of the claim that is used: 1 if it is just true, larger if it is false.
 
         For bounds it is a ratio of logarithms, so that a bound close to 1 can be tested too. For
         distributions it is the largest difference divided by 1e-9.
@@ -102,7 +102,7 @@ class Comparison:
         return float((claimed / np.minimum(true, -1e-6)).max())
 
     def holds(self, tolerance: float = 1e-9) -> bool:
-        """Whether the claim is true up to rounding.
+        """Return whether the claim is true up to rounding.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Comparison:
 
 
 def _check_bounded(graph: FactorGraph) -> None:
-    """Refuse a graph with zeros: the paper's bounds are in terms of L and Psi, infinite there."""
+    """Refuse hard constraints: the paper's bounds contain L and Psi, which are infinite then."""
     if len(graph.hard):
         raise SampleError(
             f"there is no such bound for this graph: {graph.where(graph.hard[0])} holds a zero (an "
@@ -140,7 +140,7 @@ def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
     Returns
     -------
     Comparison
-        The distribution as claimed, and as computed.
+        The claimed distribution, and the computed one.
 
     Examples
     --------
@@ -189,12 +189,12 @@ def theorem_5(graph: FactorGraph, batch: float, estimator: Estimator) -> Compari
     batch : float
         The first batch, lambda_1.
     estimator : Estimator
-        The estimator that decides.
+        The estimator that accepts or rejects.
 
     Returns
     -------
     Comparison
-        The distribution as claimed, and as computed.
+        The claimed distribution, and the computed one.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
     Returns
     -------
     Comparison
-        Log-potentials as claimed, and as computed.
+        The claimed log-potentials, and the computed ones.
 
     Examples
     --------
@@ -357,9 +357,9 @@ def _concentration(graph: FactorGraph, batch: float, delta: float, failure: floa
 def theorem_2(graph: FactorGraph, estimator: Estimator) -> Comparison:
     """Check Theorem 2 as stated: the gap of MIN-Gibbs is at least exp(-6 delta) of plain Gibbs.
 
-    Estimates are within delta of the log-potential. The statement is false if waiting for the state
-    to change takes longer than mixing, because the energy is redrawn only then. See
-    `theorem_2_repaired`.
+    Estimates are within delta of the log-potential. The statement is false if the
+    expected time to a change of the state exceeds the mixing time, because the energy is redrawn
+    only at a change. See `theorem_2_repaired`.
 
     Parameters
     ----------
@@ -423,8 +423,8 @@ def theorem_2_repaired(graph: FactorGraph, estimator: Estimator) -> Comparison:
 def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
     """Check Theorem 4 as stated: the gap of MGPMH is at least exp(-L^2 / lambda) of plain Gibbs.
 
-    This is for lambda >= L, the largest sum of factor ranges at a variable. The statement is too
-    strong: its proof takes a factor out of a maximum as if it could not be negative. It fails if
+    It assumes lambda >= L, the largest sum of factor ranges at a variable. The statement is too
+    strong: its proof moves a factor out of a maximum as if it could not be negative. It fails if
     L^2 / lambda is small; see `theorem_4_repaired`.
 
     Parameters
@@ -614,9 +614,9 @@ def promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
 def systematic_slowdown(slowdown: float) -> float:
     """Bound the slowdown of a systematic or chromatic scan, given that of the random scan.
 
-    `guaranteed_slowdown` is about the spectral gap of the random scan, and false for the spectral
-    gap of a systematic scan. With e^c for it, P_1, ..., P_n for the sampler's updates of single
-    variables, G_1, ..., G_n for those of plain Gibbs and the norm of L2_0(pi),
+    `guaranteed_slowdown` bounds the spectral gap of the random scan. The same bound is false for a
+    systematic scan. Let e^c be the slowdown, P_1, ..., P_n the sampler's updates of single
+    variables, and G_1, ..., G_n those of plain Gibbs. Then, in the norm of L2_0(pi),
 
         1 / (1 - ||P_n ... P_1||^2) <= (2 e^c - 1) / (1 - ||G_n ... G_1||^2) - (e^c - 1).
 
@@ -626,7 +626,7 @@ def systematic_slowdown(slowdown: float) -> float:
     Parameters
     ----------
     slowdown : float
-        What `guaranteed_slowdown` returns: e^c, at least 1.
+        Result of `guaranteed_slowdown`: e^c, at least 1.
 
     Returns
     -------
@@ -733,7 +733,7 @@ def _law(chain: Transition, estimator: Estimator) -> Comparison:
 
 
 def _stationary(chain: Transition, law: NDArray[np.float64]) -> Comparison:
-    """A distribution over states against the stationary one, solved for independently."""
+    """Compare a distribution over states with the independently computed stationary one."""
     return Comparison(EQUAL, law, chain.marginal(chain.stationary()))
 
 
@@ -743,7 +743,7 @@ def _gaps(graph: FactorGraph, sampler: Sampler, baseline: Sampler, bound: float)
 
 
 def _mean_exp(everything: Enumeration, estimator: Estimator) -> NDArray[np.float64]:
-    """E exp(estimate) in every state."""
+    """Return E exp(estimate) for every state."""
     means = []
     for state in range(len(everything.states)):
         points, chances = estimate_law(everything, estimator, state)

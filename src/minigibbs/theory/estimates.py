@@ -1,4 +1,4 @@
-"""Estimators that exist on paper only: to draw from them one would have to know the energy."""
+"""Estimators for analysis only: drawing from them would require the log-potential."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from minigibbs.system.boundary import checked
 
 @checked(SampleError)
 class PaperEstimator(Estimator):
-    """An estimator for transition matrices that cannot be run."""
+    """Estimator for transition matrices that cannot be run."""
 
     def prepare(self, graph: FactorGraph) -> Any:
-        """Refuse: there is nothing to run."""
+        """Raise an error: the estimator cannot be run."""
         name = type(self).__name__
         raise SampleError(f"{name} exists on paper only: use it with mg.theory")
 
     def work(self, graph: FactorGraph) -> float:
-        """All factors: the energy would have to be known."""
+        """Return the number of all factors, which the log-potential requires."""
         return float(graph.stats.factors)
 
 
 @checked(SampleError)
 @dataclass(frozen=True)
 class TruncatedEstimator(PaperEstimator):
-    """An estimator conditioned on being within `delta` of the log-potential (Theorems 2 and 6).
+    """Estimator conditioned on being within `delta` of the log-potential (Theorems 2 and 6).
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ class TruncatedEstimator(PaperEstimator):
     delta: float
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the estimator."""
         return f"{self.estimator.describe()}, given that it is within {self.delta:g}"
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """The estimator's distribution on the points within delta."""
+        """Return the estimator's distribution, restricted to points within delta."""
         points, chances = self.estimator.law(everything, state)
         near = np.abs(points - everything.phi[:, state].sum()) <= self.delta
         if not near.any():
@@ -70,10 +70,10 @@ class TruncatedEstimator(PaperEstimator):
 @checked(SampleError)
 @dataclass(frozen=True)
 class TwoPointEstimator(PaperEstimator):
-    """The log-potential plus `delta` with probability `chance`, else minus `delta`.
+    """Estimator of the log-potential plus `delta` with probability `chance`, else minus `delta`.
 
-    The simplest distribution that Theorem 2 covers. One uniform spin with it has a spectral gap of
-    about 1/2, while that of plain Gibbs is 1.
+    It has the simplest distribution that Theorem 2 covers. For one uniform spin, the spectral gap
+    is about 1/2, while that of plain Gibbs is 1.
 
     Parameters
     ----------
@@ -95,11 +95,11 @@ class TwoPointEstimator(PaperEstimator):
     chance: float = 0.5
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the estimator."""
         return f"the energy plus or minus {self.delta:g}"
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """Two points."""
+        """Return the two points and their probabilities."""
         energy = everything.phi[:, state].sum()
         points = np.array([energy - self.delta, energy + self.delta])
         return points, np.array([1 - self.chance, self.chance])
@@ -118,7 +118,7 @@ def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> L
     estimator : Estimator
         The estimator.
     state : int
-        Number of the state.
+        Index of the state.
 
     Returns
     -------

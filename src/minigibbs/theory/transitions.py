@@ -1,4 +1,4 @@
-"""The transition matrix of any sampler on a small graph."""
+"""Transition matrices of all samplers on small graphs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def site_updates(chain: Transition) -> list[NDArray[np.float64]]:
 
 @checked(SampleError)
 def sweep_gap(graph: FactorGraph, sampler: Sampler) -> float:
-    """1 - ||P_n ... P_1||^2, with P_i the update of variable i and the norm of L2_0(pi).
+    """Compute 1 - ||P_n ... P_1||^2, with P_i the update of variable i and the norm of L2_0(pi).
 
     It is the spectral gap of the reversible chain that sweeps forward and then backward. L2_0(pi)
     are the functions of mean 0 under the model's distribution pi. See docs/theory.md.
@@ -118,7 +118,7 @@ def sweep_gap(graph: FactorGraph, sampler: Sampler) -> float:
     Raises
     ------
     SampleError
-        If the sampler moves all variables at once, or stores an energy estimate.
+        If the sampler updates all variables at once, or stores an energy estimate.
 
     Examples
     --------

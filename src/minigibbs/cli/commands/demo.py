@@ -1,4 +1,4 @@
-"""`minigibbs demo`."""
+"""Command `minigibbs demo`."""
 
 from __future__ import annotations
 

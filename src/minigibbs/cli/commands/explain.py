@@ -1,4 +1,4 @@
-"""`minigibbs explain`."""
+"""Command `minigibbs explain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minigibbs infer`."""
+"""Command `minigibbs infer`."""
 
 from __future__ import annotations
 

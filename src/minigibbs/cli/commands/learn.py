@@ -1,4 +1,4 @@
-"""`minigibbs learn`."""
+"""Command `minigibbs learn`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def learn(
         import warnings
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the fit keeps them
+            warnings.simplefilter("ignore", UserWarning)  # `fit.warnings` has them
             fit = fit_of(
                 graph,
                 None if data is None else read_rows(graph, data),
@@ -128,7 +128,7 @@ def learn(
 
 
 def read_rows(graph: FactorGraph, path: Path) -> Any:
-    """Rows of data from a file."""
+    """Read rows of data from a file."""
     import numpy as np
 
     if path.suffix == ".npy":
@@ -148,7 +148,7 @@ def read_rows(graph: FactorGraph, path: Path) -> Any:
 
 
 def _cell(text: str, labels: tuple[Any, ...]) -> Any:
-    """A value as a label, or as a number; None where there is none."""
+    """Return a cell as a label or a number; None if it is empty."""
     if text == "":
         return None
     if text in labels:

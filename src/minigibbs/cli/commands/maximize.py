@@ -1,4 +1,4 @@
-"""`minigibbs maximize`."""
+"""Command `minigibbs maximize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minigibbs report`."""
+"""Command `minigibbs report`."""
 
 from __future__ import annotations
 

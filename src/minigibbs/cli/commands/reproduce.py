@@ -1,4 +1,4 @@
-"""`minigibbs reproduce`."""
+"""Command `minigibbs reproduce`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minigibbs resume`."""
+"""Command `minigibbs resume`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minigibbs sample`."""
+"""Command `minigibbs sample`."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def sample(
     goal = read_goal(until, updates, sweeps, max_time)
     graph = read_model(model, floor, ignore_evidence, evidence, given)
     whose = _variables(variables, kept, graph)
-    chosen_records = [] if record == _RECORD else kept  # by default energies are at a budget
+    chosen_records = [] if record == _RECORD else kept  # by default energies have a time budget
     what = Record(
         *chosen_records,
         thin=thin,
@@ -155,7 +155,7 @@ def sample(
 def read_goal(
     until: str | None, updates: int | None, sweeps: int | None, max_time: str | None
 ) -> dict[str, Any] | None:
-    """What `--until rhat=1.01,ess=400` asks for; None without it."""
+    """Read `--until rhat=1.01,ess=400`; None without it."""
     if until is None:
         if max_time is not None:
             raise SampleError("--max-time needs --until, such as --until rhat=1.01,ess=400")
@@ -172,7 +172,7 @@ def read_goal(
 
 
 def read_observables(texts: list[str] | None) -> dict[str, Any]:
-    """What `--observe m=magnetization:power=2` asks for, by name; the name may be left out."""
+    """Read `--observe m=magnetization:power=2` by name; the name may be omitted."""
     from minigibbs.observables import OBSERVABLES
 
     found: dict[str, Any] = {}
@@ -187,7 +187,7 @@ def read_observables(texts: list[str] | None) -> dict[str, Any]:
 
 
 def _variables(text: str | None, kept: list[str], graph: FactorGraph) -> list[Any] | None:
-    """The variables whose draws are kept; None for all."""
+    """Return the variables whose draws are recorded; None for all."""
     if text is None:
         return None
     if "draws" not in kept:

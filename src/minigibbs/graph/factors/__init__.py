@@ -1,4 +1,4 @@
-"""What a user writes: one file per kind of factor, and the registry of kinds."""
+"""The kinds of factors: one file per kind, and the registry of kinds."""
 
 from minigibbs.graph.factors.base import Factors
 from minigibbs.graph.factors.implicit.complete import Complete

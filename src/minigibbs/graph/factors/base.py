@@ -1,7 +1,7 @@
-"""What every kind of factor provides, and the flat forms that kinds lower to.
+"""Base classes of all kinds of factors, and the flat forms to which they are converted.
 
-A kind is a group of factors given as whole arrays. It validates itself, and lowers itself to
-`Pairs` or `General`, the two shapes that packing and the kernels know.
+A kind is a group of factors given as whole arrays. It validates itself, and converts itself to
+`Pairs` or `General`, the two forms that packing and the kernels use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minigibbs.graph.factors.ties import Tie, check_fixed, spread
 from minigibbs.system.boundary import checked
 
 FREE = -1  # in an evidence array: the variable is not clamped
-LARGEST = 1e100  # in size, of weights and log-potentials: products and sums of them stay finite
+LARGEST = 1e100  # magnitude of weights and log-potentials: their products and sums stay finite
 FLOOR_CHANGES = (
     "that is another model, in which what was impossible is unlikely, and updates of one variable "
     "at a time hardly ever cross it; leave floor out to keep the zeros"
@@ -45,7 +45,7 @@ class General:
 
     form: int
     scope: NDArray[np.int32]  # [factors, k]
-    key: NDArray[np.int32]  # [factors, k], may be broadcast
+    key: NDArray[np.int32]  # [factors, k], may be a broadcast array
     weight: NDArray[np.float64]  # [factors]
     low: NDArray[np.float64]  # [factors] least finite value, given the evidence
     span: NDArray[np.float64]  # [factors] largest minus least value; infinite with a zero
@@ -58,26 +58,26 @@ class General:
 class Factors(Frozen, ABC):
     """A group of factors of one kind.
 
-    Variables are numbers, or names until a graph resolves them: it holds a numbered copy.
+    Variables are indices, or names until a graph resolves them in a copy.
     """
 
     kind: ClassVar[str]  # the name in files and on the command line
-    pairs: ClassVar[bool] = False  # whether it lowers to `Pairs`
-    tie: Tie | None = None  # its parameters, where they have a name
-    lowered: ClassVar[tuple[float, float]] = (1.0, 0.0)  # a weight of 1, lowered, and a constant
-    _scope: NDArray[Any]  # [factors, k] int32, or objects (names, numbers) before a graph has it
+    pairs: ClassVar[bool] = False  # whether it is converted to `Pairs`
+    tie: Tie | None = None  # its parameters, if they have a name
+    lowered: ClassVar[tuple[float, float]] = (1.0, 0.0)  # (a, b): weight w becomes a w, and b w
+    _scope: NDArray[Any]  # [factors, k] int32, or objects (names, indices) before resolution
 
     def __len__(self) -> int:
         return len(self._scope)
 
     @property
     def entries(self) -> int:
-        """How many variables all factors have together."""
+        """The number of variables of all factors together."""
         return int(self._scope.size)
 
     @property
     def scope(self) -> NDArray[np.int32]:
-        """The variables of each factor by number, one row per factor."""
+        """The variables of each factor by index, one row per factor."""
         if self._scope.dtype == object:
             raise GraphError(
                 f"this {self.kind} group names its variables, which have numbers in a graph alone; "
@@ -91,30 +91,30 @@ class Factors(Frozen, ABC):
 
     @abstractmethod
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Pairs | General:
-        """The group in flat form; `evidence` holds each variable's clamped value or `FREE`."""
+        """Convert the group to flat form; `evidence` has the clamped values, or `FREE`."""
 
     @abstractmethod
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments as arrays and strings, for files."""
+        """Return the constructor's arguments as arrays and strings, for files."""
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The group's parameters, once for all factors that share them."""
+        """The group's parameters, one entry for all factors that share it."""
         raise GraphError(f"{self.kind} factors have no parameters that could be learned")
 
     def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
-        """The same group with other parameters of the same shape."""
+        """Return the same group with other parameters of the same shape."""
         raise GraphError(f"{self.kind} factors have no parameters that could be learned")
 
     @property
     def learns_entries(self) -> bool:
-        """Whether the parameters are a table's entries, and not weights."""
+        """Whether the parameters are a table's entries instead of weights."""
         return False
 
     def resolve(self, domains: Domains, group: int) -> Factors:
-        """The group with its variables by number; itself where they were given so.
+        """Return the group with variables by index; itself if they were given so.
 
-        Raises `GraphError` if a factor has a variable that does not exist.
+        Raises `GraphError` if a factor has an unknown variable.
         """
         resolved = self._numbered(domains, group) if self._scope.dtype == object else self
         scope = resolved.scope
@@ -127,7 +127,7 @@ class Factors(Frozen, ABC):
         return resolved
 
     def _numbered(self, domains: Domains, group: int) -> Self:
-        """A copy of the group with the numbers of the variables that it names."""
+        """Return a copy of the group with its variables by index instead of name."""
         arity = self._scope.shape[1]
         given = self._scope.ravel().tolist()
         if domains.names is None:
@@ -152,7 +152,7 @@ class Factors(Frozen, ABC):
         return resolved
 
     def where(self, factor: int, group: int | None = None) -> str:
-        """A factor as errors call it."""
+        """Return a factor's description in error messages."""
         place = "" if group is None else f" of group {group}"
         if not -len(self) <= factor < len(self):
             raise GraphError(f"unknown factor {factor}: the group has {len(self):,} factors")
@@ -169,13 +169,13 @@ class Factors(Frozen, ABC):
 
 @checked(GraphError)
 class Weighted(Factors):
-    """A group whose factors have a weight each: its parameters are these weights."""
+    """A group with one weight per factor: its parameters are these weights."""
 
-    weight_name: ClassVar[str] = "weight"  # what constructor and attribute call it
+    weight_name: ClassVar[str] = "weight"  # the name of argument and attribute
     _numbers: NDArray[np.float64]
 
     def _set_weights(self, given: ArrayLike, tie: Tie | None, count: int) -> None:
-        """Read the weights: one for all, or one for each factor, or for each tied number."""
+        """Read the weights: one for all, one per factor, or one per tied parameter."""
         total = count if tie is None else tie.numbers(count)
         numbers = read_weight(
             self.kind if tie is None else f"{self.kind} {tie.name!r}", given, total
@@ -186,18 +186,18 @@ class Weighted(Factors):
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The weights, once for all factors that share one."""
+        """The weights, one entry for all factors that share it."""
         return self._numbers
 
     def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
-        """The same group with other weights."""
+        """Return the same group with other weights."""
         changed = copy.copy(self)
         changed._set_weights(numbers, self.tie, len(self))
         return changed
 
 
 def require_two_valued(group: Factors, domains: Domains, number: int) -> None:
-    """Raise if a factor of the group touches a variable that has not exactly two values."""
+    """Raise an error if a factor of the group has a variable without exactly two values."""
     wrong = (domains.sizes != 2)[group.scope]
     if wrong.any():
         factor, slot = np.argwhere(wrong)[0]
@@ -209,7 +209,7 @@ def require_two_valued(group: Factors, domains: Domains, number: int) -> None:
 
 
 def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]:
-    """One finite weight per factor as a read-only float64 array; a single number is repeated."""
+    """Read one finite weight per factor as a read-only array; a single number is repeated."""
     array = as_array(weight, "iufb", f"{kind}: weights must be real numbers, one per factor")
     if array.ndim == 0:
         array = np.full(count, array, dtype=np.float64)
@@ -232,9 +232,9 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
 def read_log_potential(
     kind: str, values: ArrayLike, floor: float | None, arity: int
 ) -> NDArray[np.float64]:
-    """Log-potentials as a read-only float64 array, raised to `floor` where one is given.
+    """Read log-potentials as a read-only float64 array; `floor` is a lower limit.
 
-    A log-potential of -inf is a zero: it forbids a state.
+    A log-potential of -inf is a hard constraint: it excludes a state.
     """
     array = _copy_numbers(values, f"{kind}: log-potentials must be real numbers")
     if floor is not None:
@@ -251,7 +251,7 @@ def read_log_potential(
 def log_probabilities(
     kind: str, probability: ArrayLike, floor: float | None, arity: int
 ) -> NDArray[np.float64]:
-    """Logarithms of numbers that are not negative; that of 0 is -inf unless `floor` lifts it."""
+    """Compute logarithms of nonnegative numbers; that of 0 is -inf unless there is a `floor`."""
     array = _copy_numbers(probability, f"{kind}: probabilities must be real numbers")
     if floor is not None:
         if not floor > 0:
@@ -265,7 +265,7 @@ def log_probabilities(
 
 
 def warn_of_floor(kind: str, zeros: int, floor: str, stacklevel: int = 4) -> None:
-    """Say what a floor does, where it raises zeros."""
+    """Warn about the effect of a floor if it raises zeros."""
     if zeros:
         entries = f"{zeros:,} zero{'' if zeros == 1 else 's'}"
         warnings.warn(
@@ -276,7 +276,7 @@ def warn_of_floor(kind: str, zeros: int, floor: str, stacklevel: int = 4) -> Non
 def usable_weights(
     kind: str, values: NDArray[np.float64], weight: NDArray[np.float64], shared: bool
 ) -> None:
-    """Raise for a weight that is not above 0 at a table that has a hard constraint."""
+    """Raise an error for a weight that is not positive at a table with a hard constraint."""
     low = np.flatnonzero(~(weight > 0))
     if not len(low):
         return
@@ -295,9 +295,9 @@ def _rows_with_zeros(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def finite_range(rows: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The least and largest finite number of each row, and whether it has a hard constraint.
+    """Return the least and largest finite number of each row, and whether it has a -inf.
 
-    Both are 0 for a row of zeros (-inf) alone.
+    Both are 0 for a row with only -inf.
     """
     low, high = rows.min(axis=1, initial=np.inf), rows.max(axis=1, initial=-np.inf)
     hard = low == -np.inf
@@ -313,16 +313,17 @@ def _copy_numbers(given: ArrayLike, rule: str) -> NDArray[np.float64]:
 
 
 def _unusable(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where an array holds NaN, or numbers beyond `LARGEST`."""
+    """Mark NaN and numbers larger than `LARGEST`."""
     if array.dtype.kind == "f" and array.dtype.itemsize < 8:
-        array = array.astype(np.float64)  # smaller types cannot hold `LARGEST`
+        array = array.astype(np.float64)  # smaller types overflow at `LARGEST`
     return ~((array >= -LARGEST) & (array <= LARGEST))
 
 
 def _refuse(kind: str, arity: int, array: NDArray[Any], bad: NDArray[np.bool_], rule: str) -> None:
-    """Raise for the first bad entry, if any.
+    """Raise an error for the first bad entry, if any.
 
-    An array of more than `arity` dimensions has a row for each factor, which is then named.
+    An array of more than `arity` dimensions has one row per factor, whose index is then in the
+    message.
     """
     if not bad.any():
         return

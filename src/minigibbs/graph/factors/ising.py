@@ -71,14 +71,14 @@ class Ising(Weighted):
         self._set_weights(coupling, tie, len(scope))
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Spins have two values."""
+        """Raise an error if spins do not have two values."""
         require_two_valued(self, domains, group)
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Pairs:
-        """Lower by s_i * s_j = 2 * [x_i == x_j] - 1."""
+        """Convert to pairs by s_i * s_j = 2 * [x_i == x_j] - 1."""
         return Pairs(self._scope, 2.0 * self.coupling, offset=-float(self.coupling.sum()))
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         scope = {"i": self._scope[:, 0], "j": self._scope[:, 1]}
         return {**scope, "coupling": self._numbers, **given_ties(self.tie)}

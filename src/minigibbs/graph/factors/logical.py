@@ -1,4 +1,4 @@
-"""Logical factors: a weight where a formula over two-valued variables holds."""
+"""Logical factors: a weight if a formula over two-valued variables holds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Logical(Weighted):
     op: str
     weight: NDArray[np.float64]
     negated: NDArray[np.bool_]
-    values: NDArray[np.int32] | None  # that make literals true; None where 1 does
+    values: NDArray[np.int32] | None  # that make literals true; None for value 1
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Logical(Weighted):
         self._set_weights(weight, tie, len(literals))
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Literals have two values, or those that were named."""
+        """Raise an error if literals do not have two values, or not the given ones."""
         if self.values is None:
             require_two_valued(self, domains, group)
             return
@@ -114,13 +114,13 @@ class Logical(Weighted):
 
     @property
     def lowered(self) -> tuple[float, float]:  # type: ignore[override]
-        """A formula that is lowered to its negation: minus its weight, and a constant."""
+        """A formula that is converted to its negation has a negative weight, and a constant."""
         return (-1.0, 1.0) if self.op in ("or", "imply") else (1.0, 0.0)
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
-        """Lower to conjunctions: a or b is not (not a and not b); a implies b, not (a and not b).
+        """Convert to conjunctions: a or b is not (not a and not b); a implies b, not (a and not b).
 
-        A weight on the negation of a formula is a negative weight on the formula itself, and a
+        A weight on the negation of a formula is a negative weight on the formula itself, plus a
         constant.
         """
         key, weight, offset = 1 - self.negated.astype(np.int32), self.weight, 0.0
@@ -149,7 +149,7 @@ class Logical(Weighted):
     def _outcomes(
         self, evidence: NDArray[np.int32], key: NDArray[np.int32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whether each lowered formula can still hold, and still fail, under the evidence."""
+        """Return whether each converted formula can hold, and can fail, given the evidence."""
         fixed = evidence[self._scope]
         can_be_true = (fixed == FREE) | (fixed == key)
         can_be_false = (fixed == FREE) | (fixed != key)
@@ -160,7 +160,7 @@ class Logical(Weighted):
         return all_true | all_false, ~surely & (self._scope.shape[1] > 1)
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         literals = {"negated": self.negated} if self.values is None else {"values": self.values}
         return {
             "op": self.op,

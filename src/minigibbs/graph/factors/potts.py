@@ -1,4 +1,4 @@
-"""Potts factors: a weight where two variables agree."""
+"""Potts factors: a weight if two variables are equal."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class Potts(Weighted):
         self._set_weights(weight, tie, len(scope))
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Any two domains fit: values are compared by number."""
+        """Accept any two domains: values are compared by index."""
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Pairs:
-        """Lower to pairs as they are."""
+        """Convert to pairs without changes."""
         return Pairs(self._scope, self.weight)
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         scope = {"i": self._scope[:, 0], "j": self._scope[:, 1]}
         return {**scope, "weight": self._numbers, **given_ties(self.tie)}

@@ -1,4 +1,4 @@
-"""The variables of factors as users give them: by number, by name, or mixed."""
+"""The variables of factors as users specify them: by number, by name, or mixed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from minigibbs.graph.checks import as_array
 
 
 def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | None = None) -> Any:
-    """Variables as a read-only array [factors, arity], checked as far as they can be alone.
+    """Read variables as a read-only array [factors, arity], with all checks that need no graph.
 
-    The array is of int32; where there are names among them, of objects.
+    The array has type int32, or object if it contains names.
     """
     rule = f"{kind}: variables must be integers or names"
     if isinstance(columns, list) and arity is not None:
@@ -42,14 +42,14 @@ def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | Non
     scope = np.empty((len(arrays[0]), len(arrays)), dtype=object if named else np.int32)
     for k, column in enumerate(arrays):
         scope[:, k] = column
-    if not named:  # else names may stand for the same variable as numbers
+    if not named:  # otherwise names may refer to the same variable as numbers
         refuse_repeats(scope, lambda factor: f"{kind} factor {factor}")
     scope.flags.writeable = False
     return scope
 
 
 def _read_numbers(kind: str, whole: NDArray[Any]) -> Any:
-    """The same for numbers in one array, which may claim many columns and have no row."""
+    """Read numbers in one array, which may have many columns and no rows."""
     bad = np.argwhere(_not_variables(whole))
     if len(bad):
         factor, place = bad[0].tolist()
@@ -67,10 +67,10 @@ def _no_variable(kind: str, factor: int, found: Any) -> GraphError:
 
 
 def _read_variables(given: Any, rule: str) -> NDArray[Any]:
-    """Integers as they are; anything with names in it as objects."""
+    """Read integers as integers; anything that contains names as objects."""
     array = as_array(given, "iuUTO", rule)
     if array.dtype.kind in "UT":
-        # NumPy writes the numbers of a mixed list out as text, so lists are read once more.
+        # NumPy converts the numbers of a mixed list to text, so lists are read again as objects.
         array = np.array(array if isinstance(given, np.ndarray) else given, dtype=object)
     return array
 
@@ -80,7 +80,7 @@ def _has_names(column: NDArray[Any]) -> bool:
 
 
 def _not_variables(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where an array holds neither names nor numbers that a variable may have."""
+    """Mark entries that are neither names nor numbers that a variable may have."""
     largest = np.iinfo(np.int32).max
     if column.dtype != object:
         return (column < 0) | (column > largest)
@@ -97,7 +97,7 @@ def _not_variables(column: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def refuse_repeats(scope: NDArray[np.int32], where: Callable[[int], str]) -> None:
-    """Raise if a factor has a variable twice; `where` says how errors call a factor."""
+    """Raise an error if a factor has a variable twice; `where` describes a factor in errors."""
     if scope.shape[1] == 2:
         repeated = scope[:, 0] == scope[:, 1]
     elif scope.shape[1] > 2:

@@ -1,7 +1,7 @@
-"""Couplings of a lattice by displacement: a stencil, which is never expanded where it need not be.
+"""Couplings of a lattice by displacement: a stencil, which is expanded only if necessary.
 
-A stencil lowers to the pairs that it stands for, so that everything that reads pairs accepts it.
-Chromatic scans, energies and statistics read the stencil itself.
+A stencil converts to the pairs that it defines, so that all code for pairs accepts it. Chromatic
+scans, energies and statistics read the stencil itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minigibbs.system.boundary import checked
 
 Slices = tuple[slice, ...]
 
-_STORED_BYTES = 48  # of a pair while it is expanded
+_STORED_BYTES = 48  # bytes of a pair while it is expanded
 _MOST_AXES = 8
 _MOST_VARIABLES = 2**31 - 1
 
@@ -37,7 +37,7 @@ class Stencil(Factors):
     Parameters
     ----------
     shape : sequence of int
-        The sides of the lattice. Variables are its sites, numbered along the last axis first.
+        The sides of the lattice. Variables are its sites in C order: the last axis is the fastest.
     offsets : array-like
         [offset, axis] displacements from a site to its partner. List one of `d` and `-d`.
     weights : array-like
@@ -88,7 +88,7 @@ class Stencil(Factors):
 
     @property
     def variables(self) -> int:
-        """How many sites the lattice has."""
+        """The number of sites of the lattice."""
         return math.prod(self.shape)
 
     @property
@@ -98,14 +98,14 @@ class Stencil(Factors):
 
     @property
     def energy_per_weight(self) -> float:
-        """The range of a factor over |weight|: an Ising factor goes from -weight to +weight."""
+        """The range of a factor divided by |weight|: 2 for Ising factors, else 1."""
         return 2.0 if self.form == "ising" else 1.0
 
     def __len__(self) -> int:
         return sum(map(self.count, range(len(self.offsets))))
 
     def count(self, offset: int) -> int:
-        """How many pairs an offset has, by its number."""
+        """Return the number of pairs of an offset, given by its index."""
         sides = zip(self.shape, self.offsets[offset], self.periodic, strict=True)
         return math.prod(n if wraps else max(n - abs(d), 0) for n, d, wraps in sides)
 
@@ -119,20 +119,20 @@ class Stencil(Factors):
         return 2 * len(self)
 
     def pieces(self, offset: int) -> Iterator[tuple[Slices, Slices]]:
-        """Views of the lattice that hold all pairs of an offset: the sites, and their partners."""
+        """Yield views of the lattice with all pairs of an offset: the sites, and their partners."""
         axes = zip(self.shape, self.offsets[offset], self.periodic, strict=True)
         for parts in itertools.product(*(_spans(*axis) for axis in axes)):
             yield tuple(here for here, _ in parts), tuple(there for _, there in parts)
 
     def weight_of(self, offset: int, here: Slices) -> Any:
-        """The weights of the pairs of an offset that start in a view: a number or an array."""
+        """Return the weights of an offset's pairs that start in a view: a number or an array."""
         if self.uniform:
             return float(self.weights[offset])
         return self.weights[offset][here].astype(np.float64, copy=False)
 
     @cached_property
     def constant(self) -> float:
-        """What lowering to `[x_i == x_j]` leaves over."""
+        """The constant that remains after conversion to `[x_i == x_j]`."""
         return 0.0 if self.form == "potts" else -self.sum_of_weights
 
     @property
@@ -146,15 +146,15 @@ class Stencil(Factors):
         return self.energy_per_weight * self._total(np.abs)
 
     def _total(self, of: Any) -> float:
-        """The sum over all pairs of a function of their weights."""
+        """Sum a function of the weights over all pairs."""
         total = 0.0
         for k in range(len(self.offsets)):
             if self.uniform:
                 total += self.count(k) * float(of(self.weights[k]))
                 continue
             for here, _ in self.pieces(k):
-                if self.weights.dtype == np.int8:  # whole numbers, whose sum is exact
-                    small = self.weights[k][here].astype(np.int16)  # which has 128
+                if self.weights.dtype == np.int8:  # integers, whose sum is exact
+                    small = self.weights[k][here].astype(np.int16)  # int16 can represent 128
                     total += float(of(small).sum(dtype=np.int64))
                 else:
                     total += float(of(self.weight_of(k, here)).sum())
@@ -162,11 +162,11 @@ class Stencil(Factors):
 
     @cached_property
     def magnitudes(self) -> NDArray[np.float64]:
-        """The size that all weights of an offset have, or NaN where sizes differ: [offset]."""
+        """The common magnitude of all weights of an offset, or NaN if they differ: [offset]."""
         return np.array([_common_size(np.atleast_1d(weight)) for weight in self.weights])
 
     def energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """The sum of the factors in each row of states."""
+        """Sum the factors in each row of states."""
         energies = np.empty(len(states))
         for row, state in enumerate(states):
             energies[row] = self._energy(state.reshape(self.shape))
@@ -188,7 +188,7 @@ class Stencil(Factors):
     def varying(
         self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]
     ) -> Iterator[tuple[Slices, Slices, Any]]:
-        """Views of all pairs, each with its weights: 0 where the evidence leaves nothing to vary.
+        """Yield views of all pairs, each with its weights, which are 0 if evidence fixes a factor.
 
         Weights are numbers, or arrays of the views' shape.
         """
@@ -209,7 +209,7 @@ class Stencil(Factors):
     def local(
         self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """How many factors vary at each variable, and the sum of their ranges; read-only."""
+        """Count the varying factors at each variable, and sum their ranges, as read-only arrays."""
         plain = bool((sizes > 1).all()) and not (evidence != FREE).any()
         if plain and all(self.periodic) and not np.isnan(self.magnitudes).any():
             degree = 2 * int(np.count_nonzero(self.magnitudes))
@@ -227,7 +227,7 @@ class Stencil(Factors):
         return degrees.ravel(), totals.ravel()
 
     def totals(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> tuple[int, float]:
-        """How many factors vary, and the sum of their ranges."""
+        """Count the varying factors, and sum their ranges."""
         factors, total = 0, 0.0
         plain = bool((sizes > 1).all()) and not (evidence != FREE).any()
         if plain and not self.uniform and not np.isnan(self.magnitudes).any():
@@ -251,7 +251,7 @@ class Stencil(Factors):
         return self._expanded()[0]
 
     def _expanded(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The variables and the weight of every pair."""
+        """Return the variables and the weight of every pair."""
         pairs = len(self)
         memory.require(
             pairs * _STORED_BYTES,
@@ -274,12 +274,12 @@ class Stencil(Factors):
         return scope, weight
 
     def stored(self) -> Factors:
-        """The same pairs as an `mg.Ising` or `mg.Potts` group."""
+        """Return the same pairs as an `mg.Ising` or `mg.Potts` group."""
         scope, weight = self._expanded()
         return PAIR_KINDS[self.form](scope[:, 0], scope[:, 1], weight)
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Pairs:
-        """Expand into pairs, for whatever reads nothing else."""
+        """Expand into pairs, for code that reads only pairs."""
         scope, weight = self._expanded()
         return Pairs(scope, self.energy_per_weight * weight, self.constant)
 
@@ -293,7 +293,7 @@ class Stencil(Factors):
         return self
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Spins have two values."""
+        """Raise an error if spins do not have two values."""
         if self.form == "ising" and (domains.sizes != 2).any():
             variable = int(np.flatnonzero(domains.sizes != 2)[0])
             raise GraphError(
@@ -302,11 +302,11 @@ class Stencil(Factors):
             )
 
     def where(self, factor: int, group: int | None = None) -> str:
-        """The group as errors call it; its factors have no numbers."""
+        """Return the group's description in error messages; its factors have no indices."""
         return "stencil group" + ("" if group is None else f" {group}")
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {
             "shape": np.array(self.shape, np.int64),
             "offsets": np.array(self.offsets, np.int64),
@@ -317,7 +317,7 @@ class Stencil(Factors):
 
 
 def _spans(side: int, step: int, wraps: bool) -> list[tuple[slice, slice]]:
-    """Stretches of an axis, each with the stretch that lies a step further."""
+    """Return intervals of an axis, each with the interval displaced by `step`."""
     if not wraps:
         if abs(step) >= side:
             return []
@@ -351,7 +351,7 @@ def _read_periodic(periodic: bool | Sequence[bool], axes: int) -> tuple[bool, ..
 
 
 def _common_size(weight: NDArray[Any]) -> float:
-    """The size of all numbers of an array, or NaN; a slab after another, to need no memory."""
+    """Return the common magnitude of an array, or NaN; computed in slabs to save memory."""
     size = abs(float(weight.flat[0]))
     alike = (bool((np.abs(slab) == size).all()) for slab in weight)
     return size if all(alike) else math.nan
@@ -360,7 +360,7 @@ def _common_size(weight: NDArray[Any]) -> float:
 def _read_offsets(
     offsets: ArrayLike, shape: tuple[int, ...], periodic: tuple[bool, ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """The displacements; no pair may be joined twice, nor a site with itself."""
+    """Read the displacements; refuse repeated pairs, and pairs of a site with itself."""
     rule = f"stencil: offsets must be integers, [offset, {len(shape)} axes]"
     steps = as_array(offsets, "iu", rule)
     if steps.ndim != 2 or steps.shape[1] != len(shape):
@@ -387,7 +387,7 @@ def _read_offsets(
 
 
 def _read_weights(weights: ArrayLike, offsets: int, shape: tuple[int, ...]) -> NDArray[Any]:
-    """One weight per offset, or per offset and site, in the type given if it is a small one."""
+    """Read one weight per offset, or per offset and site; small types are preserved."""
     rule = (
         f"stencil: weights must be real numbers: one, {offsets} (one per offset), or an array of "
         f"shape {(offsets, *shape)}"

@@ -1,4 +1,4 @@
-"""Table factors: any function of a few variables, written out."""
+"""Table factors: an explicit table of any function of a few variables."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 _GRIDS = "table: grids must hold a Grid or a domain size of at least 1 per column of the scope"
-_TABULATED_BYTES = 24.0  # an entry: what the function gives, its copy, and the checks of it
-_CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
+_TABULATED_BYTES = 24.0  # bytes per entry: result, copy, and scratch of checks
+_CHUNK = 2**22  # table values per batch when evidence reduces tables
 
 
 @checked(GraphError)
@@ -80,7 +80,7 @@ class Table(Factors):
     kind = "table"
     log_potential: NDArray[np.float64]
     weight: NDArray[np.float64]
-    shared: bool  # whether there is one table for all factors
+    shared: bool  # whether one table serves all factors
     learn: str
     _tables: NDArray[np.float64]
     _weights: NDArray[np.float64]
@@ -124,7 +124,7 @@ class Table(Factors):
         usable_weights(self.kind, self.log_potential, self.weight, self.shared)
 
     def _set_entries(self, table: NDArray[np.float64], tie: Tie | None) -> None:
-        """Give each factor its table: of its own, the one that it is tied to, or the only one."""
+        """Assign each factor its table: its own, the one to which it is tied, or the only one."""
         shared, log_potential = table.ndim == self._scope.shape[1], table
         if (
             not shared
@@ -138,11 +138,11 @@ class Table(Factors):
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The log-potentials or weights, once for all factors that share them."""
+        """The log-potentials or weights, one entry for all factors that share it."""
         return self._weights if self.learn == "weight" else self._tables
 
     def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
-        """The same group with other log-potentials, or weights."""
+        """Return the same group with other log-potentials, or weights."""
         changed, count = copy.copy(self), len(self)
         if self.learn == "weight":
             numbers = read_weight(self.kind, numbers, len(self._weights))
@@ -155,7 +155,7 @@ class Table(Factors):
 
     @property
     def learns_entries(self) -> bool:
-        """Whether entries are learned, and not weights."""
+        """Whether the table's entries are learned, instead of weights."""
         return self.learn == "log_potential"
 
     @classmethod
@@ -255,11 +255,11 @@ class Table(Factors):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The domain sizes that the tables are written for."""
+        """The domain sizes of the tables."""
         return self.log_potential.shape if self.shared else self.log_potential.shape[1:]
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Each variable has as many values as its axis of the table."""
+        """Raise an error if the axes of the table differ from the variables' domains."""
         wrong = domains.sizes[self._scope] != np.array(self.shape)
         if wrong.any():
             factor = int(np.argwhere(wrong)[0][0])
@@ -270,7 +270,7 @@ class Table(Factors):
             )
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
-        """Lower to row-major tables with one stride per variable."""
+        """Convert to row-major tables with one stride per variable."""
         count = len(self)
         values = int(np.prod(self.shape))
         strides = np.array([int(np.prod(self.shape[k + 1 :])) for k in range(len(self.shape))])
@@ -289,13 +289,13 @@ class Table(Factors):
         )
 
     def _rows(self) -> NDArray[np.int64]:
-        """Which of the tables each factor has."""
+        """Return the index of each factor's table."""
         tie = self.tie if self.learn == "log_potential" else None
         rows = np.arange(len(self)) if tie is None or tie.tied is None else tie.tied
         return rows.astype(np.int64)
 
     def _range(self, evidence: NDArray[np.int32]) -> list[NDArray[Any]]:
-        """For each factor, over what the evidence leaves, what `finite_range` says."""
+        """Apply `finite_range` to each factor's table restricted to the evidence."""
         whole = finite_range(self.log_potential.reshape(1 if self.shared else len(self), -1))
         found = [np.broadcast_to(array, len(self)).copy() for array in whole]
         clamped = evidence[self._scope] != FREE
@@ -311,7 +311,7 @@ class Table(Factors):
     def _cut(
         self, factors: NDArray[Any], pattern: NDArray[np.bool_], evidence: NDArray[np.int32]
     ) -> NDArray[np.float64]:
-        """The tables of some factors with the clamped axes fixed at the evidence."""
+        """Return the tables of some factors with the clamped axes fixed at the evidence."""
         tables = self.log_potential[None] if self.shared else self.log_potential[factors]
         tables = np.broadcast_to(tables, (len(factors), *self.shape))
         for axis in np.flatnonzero(pattern):
@@ -321,14 +321,14 @@ class Table(Factors):
         return tables
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         given = {"scope": self._scope, "log_potential": self._tables, "weight": self._weights}
         learn = {"learn": self.learn} if self.learn != "log_potential" else {}
         return {**given, **learn, **given_ties(self.tie)}
 
 
 def _points(grid: Grid | int) -> NDArray[Any]:
-    """The values of one variable that a function is tabulated over."""
+    """Return the values of one variable over which a function is tabulated."""
     if isinstance(grid, Grid):
         return grid.values
     if isinstance(grid, bool) or not isinstance(grid, int | np.integer) or grid < 1:

@@ -1,4 +1,4 @@
-"""Which numbers of a factor group are parameters: named, shared between factors, or fixed."""
+"""Parameters of factor groups: named, shared between factors, or fixed."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ MOST_PARAMETERS = 2**31 - 1  # of one name
 
 @dataclass(frozen=True, eq=False)
 class Tie:
-    """What a group says about its parameters.
+    """The names and ties of a group's parameters.
 
-    Factor k of the group has number `tied[k]`, `scale[k]` times.
+    Factor k of the group has parameter `tied[k]`, multiplied by `scale[k]`.
     """
 
     name: str
-    tied: NDArray[np.int64] | None  # [factors]; None where each factor has its own, or all share
-    fixed: NDArray[np.bool_]  # of the numbers' shape, or of shape () for all alike
+    tied: NDArray[np.int64] | None  # [factors]; None if each factor has its own, or all share one
+    fixed: NDArray[np.bool_]  # of the parameters' shape, or of shape () for all
     scale: NDArray[np.float64] | None = None  # [factors]; None for 1
 
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments, for files."""
+        """Return the constructor's arguments, for files."""
         given: dict[str, Any] = {"name": self.name, "tied": self.tied, "scale": self.scale}
         if self.fixed.any():
             given["fixed"] = True if self.fixed.ndim == 0 else self.fixed
         return {key: value for key, value in given.items() if value is not None}
 
     def numbers(self, count: int) -> int:
-        """How many numbers the group has, where each factor has its own unless tied."""
+        """Return the number of parameters; each factor has its own unless tied."""
         return count if self.tied is None else int(self.tied.max(initial=-1)) + 1
 
 
@@ -47,7 +47,7 @@ def read_tie(
     fixed: ArrayLike,
     scale: ArrayLike | None = None,
 ) -> Tie | None:
-    """What was given of a group's parameters; None where it has none."""
+    """Read the arguments about a group's parameters; return None if it has none."""
     flags = as_array(fixed, "b", f"{kind}: fixed must hold booleans")
     if name is None:
         given = {"tied": tied is not None, "fixed": flags.any(), "scale": scale is not None}
@@ -92,7 +92,7 @@ def _scales(
 
 
 def spread(tie: Tie | None, numbers: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Each factor's own weight: the number that it is tied to, scaled."""
+    """Return each factor's weight: the parameter to which it is tied, scaled."""
     if tie is None:
         return numbers
     weight = numbers if tie.tied is None else numbers[tie.tied]
@@ -113,7 +113,7 @@ def spread(tie: Tie | None, numbers: NDArray[np.float64], count: int) -> NDArray
 
 
 def check_fixed(kind: str, tie: Tie | None, shape: tuple[int, ...]) -> None:
-    """Raise unless `fixed` fits the numbers: one for all, or one for each."""
+    """Raise an error unless `fixed` matches the parameters: one for all, or one per parameter."""
     if tie is not None and tie.fixed.shape not in ((), shape):
         raise GraphError(
             f"{kind} {tie.name!r}: fixed must be True, False or of shape {shape}, one for each "
@@ -122,5 +122,5 @@ def check_fixed(kind: str, tie: Tie | None, shape: tuple[int, ...]) -> None:
 
 
 def given_ties(tie: Tie | None) -> Mapping[str, Any]:
-    """What a file keeps of a group's ties; nothing where it has no parameters."""
+    """Return the ties of a group for a file; empty without parameters."""
     return {} if tie is None else tie.arguments()

@@ -85,7 +85,7 @@ class Unary(Factors):
         self._set_entries(array, tie)
 
     def _set_entries(self, numbers: NDArray[np.float64], tie: Tie | None) -> None:
-        """Give each factor its row: of its own, the one that it is tied to, or the only one."""
+        """Assign each factor its row: its own, the one to which it is tied, or the only one."""
         check_fixed(self.kind, tie, numbers.shape)
         log_potential = numbers
         if numbers.ndim == 1:
@@ -97,18 +97,18 @@ class Unary(Factors):
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The log-potentials, once for all factors that share them."""
+        """The log-potentials, one entry for all factors that share it."""
         return self._numbers
 
     def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
-        """The same group with other log-potentials."""
+        """Return the same group with other log-potentials."""
         changed = copy.copy(self)
         changed._set_entries(read_log_potential(self.kind, numbers, None, arity=1), self.tie)
         return changed
 
     @property
     def learns_entries(self) -> bool:
-        """Log-potentials are entries."""
+        """Whether entries are learned: log-potentials are entries."""
         return True
 
     @classmethod
@@ -146,7 +146,7 @@ class Unary(Factors):
         return cls(var, log_probabilities(cls.kind, probability, floor, arity=1))
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Each variable has as many values as the rows have columns."""
+        """Raise an error if a variable's number of values differs from the rows' length."""
         wrong = domains.sizes[self._scope[:, 0]] != self.log_potential.shape[1]
         if wrong.any():
             factor = int(np.flatnonzero(wrong)[0])
@@ -157,7 +157,7 @@ class Unary(Factors):
             )
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
-        """Lower to tables of arity 1."""
+        """Convert to tables of arity 1."""
         count, values = self.log_potential.shape
         low, high, hard = finite_range(self.log_potential)
         clamped = np.flatnonzero(evidence[self._scope[:, 0]] != FREE)
@@ -176,20 +176,20 @@ class Unary(Factors):
         )
 
     def _rows(self) -> NDArray[np.int64]:
-        """Where each factor's log-potentials stand among the numbers."""
+        """Return the index of each factor's row of log-potentials."""
         if self.tie is None or self.tie.tied is None:
             alone = self.tie is None or self._numbers.ndim == 2
             return np.arange(len(self), dtype=np.int64) * alone
         return self.tie.tied
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         log_potential = self.log_potential if self.tie is None else self._numbers
         return {"var": self._scope[:, 0], "log_potential": log_potential, **given_ties(self.tie)}
 
 
 def unary_groups(rows: NDArray[np.float64], constant: float = 0.0) -> list[Factors]:
-    """Unary factors of the rows [variable, value] that are not all 0; one bears the constant."""
+    """Build unary factors of the nonzero rows [variable, value]; the first gets the constant."""
     rows = rows.copy()
     rows[:1] += constant
     some = np.flatnonzero(rows.any(axis=1))

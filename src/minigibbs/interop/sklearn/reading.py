@@ -124,7 +124,7 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
 
 
 def _names(X: Any) -> list[Any] | None:  # noqa: N803
-    """The names of a frame's columns; None if X is an array. Mappings are refused."""
+    """Return the names of a frame's columns, or None for an array; refuse mappings."""
     if not has_columns(X):
         return None
     if isinstance(X, Mapping | np.ndarray):

@@ -1,4 +1,4 @@
-"""What chains run on: one file a backend, all behind one protocol, and their registry."""
+"""Backends: one file per device that runs chains, one protocol for all, and their registry."""
 
 from minigibbs.running.backends import cpu, cuda, mpi
 from minigibbs.running.backends.base import Backend

@@ -1,4 +1,4 @@
-"""What a backend provides: it places the chains of a plan, as groups that advance."""
+"""Protocol of a backend: it creates the groups of chains of a plan and checks their states."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minigibbs.samplers.poisson_gibbs.sampler import SPLIT
 from minigibbs.samplers.registry import ScanChoice, choose_scan, chromatic_layout
 from minigibbs.system import memory
 
-_TYPES = {  # of a state's arrays
+_TYPES = {  # dtypes of a state's arrays
     "stream": np.uint64,
     "carried": np.float64,
     "tally": np.int64,
@@ -38,48 +38,48 @@ _TYPES = {  # of a state's arrays
     "observed_sums": np.float64,
 }
 
-Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
+Start = Callable[[], NDArray[Any]]  # makes initial states: [chain, variable]
 
 
 class Promise(NamedTuple):
-    """What is proven of a run's chains, and for how many lanes their factors were split."""
+    """Proven guarantee of a run's chains, and the lanes for which their factors were split."""
 
     lanes: int
     guarantee: str
 
 
 class Backend(ABC):
-    """Where chains run. Advance, snapshot, restore and collect are the group's own business."""
+    """A device that runs chains. Groups advance, save, restore and collect their chains."""
 
     name: ClassVar[str]
-    chains: ClassVar[int]  # by default
-    rows: ClassVar[int | None]  # chains recorded one by one, by default; None for all
+    chains: ClassVar[int]  # default number
+    rows: ClassVar[int | None]  # default number of chains recorded individually; None for all
     lanes: ClassVar[int]  # chains that wait for each other
-    refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
+    refused: ClassVar[tuple[str, ...]]  # options of a run that this backend rejects
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
     @property
     def device(self) -> str:
-        """What `samplers.registry` calls it: where the chains are stored."""
+        """Name of the device in `samplers.registry`, where the chains are stored."""
         return self.name
 
     def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
-        """How many chains a run has where the user asks for no number."""
+        """Return the number of chains of a run if the user gives none."""
         return self.chains
 
     @abstractmethod
     def check(self) -> None:
-        """Raise if it is not there, with what is missing."""
+        """Raise an error that says what is missing if the backend is unavailable."""
 
     @abstractmethod
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-        """Raise `ValueError` for the stacked states of groups that no run of this plan can reach.
+        """Raise `ValueError` for stacked states of groups that no run of this plan can reach.
 
-        Compiled code trusts its arrays, so that nothing may be left out.
+        Compiled code trusts its arrays, so every array must be checked.
         """
 
     def prepare(self, plan: Plan) -> Any:
-        """What the sampler prepares for a plan, or what chromatic sweeps read."""
+        """Return the sampler's prepared data, or the layout of a chromatic scan."""
         sampler, graph = plan.sampler, plan.graph
         chosen = chromatic_layout(sampler, graph, self.device) if plan.scan == CHROMATIC else None
 
@@ -89,20 +89,20 @@ class Backend(ABC):
             else:
                 data = sampler.prepare(graph, self.lanes)
             self.promise(plan)
-            forget(graph, SPLIT)  # which costs and data were both made from
+            forget(graph, SPLIT)  # costs and data were both computed from it
             return data
 
         how = self.lanes if chosen is None else chosen.name
-        key = (sampler, str(sampler), how)  # as text, too: 1 and True are different settings
+        key = (sampler, str(sampler), how)  # the text distinguishes settings such as 1 and True
         return prepared(graph, "data", key, make)
 
     def split_lanes(self, sampler: Sampler, graph: FactorGraph, scan: str) -> int:
-        """The number of lanes for which a run splits factors.
+        """Return the number of lanes for which a run splits factors.
 
         Parameters
         ----------
         sampler : Sampler
-            What updates the variables.
+            The sampler of the run.
         graph : FactorGraph
             The model.
         scan : str
@@ -120,7 +120,7 @@ class Backend(ABC):
         return self.lanes
 
     def promise(self, plan: Plan) -> Promise:
-        """What is proven of the chains of a plan, from the split that they use."""
+        """Return the guarantee for the chains of a plan, given the split that they use."""
 
         def make() -> Promise:
             lanes = self.split_lanes(plan.sampler, plan.graph, plan.scan)
@@ -133,71 +133,71 @@ class Backend(ABC):
     def choose_scan(
         self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool
     ) -> ScanChoice:
-        """The scan of a run where none is asked for.
+        """Choose the scan of a run if the user gives none.
 
         Parameters
         ----------
         sampler : Sampler
-            What updates the variables.
+            The sampler of the run.
         graph : FactorGraph
             The model.
         chains : int
-            How many chains the run has.
+            Number of chains.
         sweeps : bool
-            Whether its length is given in sweeps, as chromatic scans need it.
+            Whether the run's length is given in sweeps, as chromatic scans require.
 
         Returns
         -------
         ScanChoice
-            One of `running.plan.SCANS`, and why.
+            One of `running.plan.SCANS`, and the reason.
         """
         return choose_scan(sampler, graph, chains, sweeps, self.device)
 
     def records_temperatures(self, sampler: Sampler, graph: FactorGraph) -> bool:
-        """Whether all temperatures of a ladder can be recorded."""
+        """Return whether all temperatures of a ladder can be recorded."""
         return True
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
-        """All chains, at their first states, with streams of their own.
+        """Create the groups of all chains at their initial states, each with its own stream.
 
-        Where these states are `counted`, that is `samplers.chromatic.first`'s, a backend may make
-        them where they are needed.
+        If the initial states are `counted` (from `samplers.chromatic.first`), a backend may
+        generate them on its device.
         """
 
     def together(self, groups: list[Group], run: Callable[[], Run]) -> Run:
-        """Run groups that are placed; where several processes share them, all return the run.
+        """Run existing groups. If several processes share them, all return the run.
 
         Parameters
         ----------
         groups : list of Group
-            What `groups` returned.
+            The groups of this process.
         run : callable
-            Advances the groups to their end, and returns the run.
+            Advances the groups to their end and returns the run.
 
         Returns
         -------
         Run
-            The same in all processes.
+            The same run in all processes.
         """
         return run()
 
     def shared_seed(self, seed: int) -> int:
-        """The seed of a run for which none was given, the same in all processes."""
+        """Return the default seed of a run, which is the same in all processes."""
         return seed
 
     @abstractmethod
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
-        """What a group had recorded, from its saved state and records alone."""
+        """Collect a group's results from its saved state and records alone."""
 
     @abstractmethod
     def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
-        """Refuse a run that would not fit, before anything is sampled."""
+        """Refuse a run that does not fit into memory, before sampling begins."""
 
 
 def require_records(plan: Plan, size: int, fewer: str) -> None:
-    """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
-    size *= 2  # the chains' own and the run's
+    """Refuse `size` bytes per recorded chain if they exceed the available memory."""
+    size *= 2  # the group's copy and the run's
     record = 2 * (len(plan.drawn) * plan.graph.state_type.itemsize + 16)
     record += 16 * (plan.width if plan.series else 0) + 16 * plan.level_numbers
     size += 16 * plan.width * (2 + BATCHES)
@@ -212,12 +212,12 @@ def require_records(plan: Plan, size: int, fewer: str) -> None:
 
 
 def count_size(plan: Plan) -> int:
-    """Bytes of a row's counts, and of those of its first half."""
+    """Return the bytes of a row's counts, including those of its first half."""
     return 8 * (2 * plan.values + len(plan.graph)) if "marginals" in plan.kept else 0
 
 
 def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-    """Check what the states of all backends hold."""
+    """Check the arrays that the states of all backends contain."""
     graph, clamped = plan.graph, plan.graph.evidence >= 0
     for name, kind in (_TYPES | {"x": graph.state_type}).items():
         if state[name].dtype != kind:
@@ -238,19 +238,19 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     }
     for name, right in checks.items():
         if not right:
-            raise ValueError(f"{name} holds what it cannot")
+            raise ValueError(f"{name} has entries outside its range")
     check_observed_state(plan, state)
 
 
 def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-    """Check the further states that chains carry: [.., variable, replica] within each chain."""
+    """Check the auxiliary states of chains: [.., variable, replica] within each chain."""
     graph, clamped, flat = plan.graph, plan.graph.evidence >= 0, state["replicas"]
-    if flat.dtype != np.uint64:  # words are bits of free variables: all of them are states
-        shape = (*flat.shape[:-1], len(graph), flat.shape[-1] // len(graph))  # of none as well
+    if flat.dtype != np.uint64:  # words of bits of free variables: all values are valid
+        shape = (*flat.shape[:-1], len(graph), flat.shape[-1] // len(graph))  # also for none
         replicas = flat.reshape(shape).reshape(math.prod(shape[:-2]), *shape[-2:])
         right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
         if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
-            raise ValueError("replicas holds what it cannot")
+            raise ValueError("replicas has entries outside its range")
     if isinstance(plan.sampler, SweepSampler):
         carried = state["carried"]
         chains = math.prod(carried.shape[:-1])
@@ -258,10 +258,10 @@ def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _are_counts(array: NDArray[np.int64], most: int) -> bool:
-    """Whether they can be counts, and go on growing without running over."""
+    """Return whether these can be counts and can grow without overflow."""
     return bool(((array >= 0) & (array <= min(most, MOST_UPDATES))).all())
 
 
 def _streams_move(words: NDArray[Any]) -> bool:
-    """Whether no generator is all zeros, where it would stand still."""
+    """Return whether no generator is all zeros, from which it would never change."""
     return bool(words.any(axis=-1).all())

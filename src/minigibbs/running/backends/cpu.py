@@ -1,4 +1,4 @@
-"""Chains on the CPU: a group is one chain, in arrays of its own."""
+"""Chains on the CPU: a group is one chain with its own arrays."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ from minigibbs.samplers.base import (
 from minigibbs.samplers.tempering.sampler import ladder_slots
 from minigibbs.system import memory
 
-_CHAIN_BYTES = 2048  # the objects of one chain
+_CHAIN_BYTES = 2048  # Python objects of one chain
 
 
 class CpuBackend(Backend):
-    """Chains on threads of this machine, or on any executor."""
+    """Backend that runs chains on threads of this machine, or on any executor."""
 
     name = "cpu"
     chains = 4
@@ -69,10 +69,10 @@ class CpuBackend(Backend):
     in_threads = True
 
     def check(self) -> None:
-        """It is always there."""
+        """Do nothing: the CPU is always available."""
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
-        """A group per chain, each with a stream of its own; colors have groups of theirs."""
+        """Create one group per chain with its own stream; chromatic scans use other groups."""
         if plan.scan == CHROMATIC:
             return lockstep_groups(plan, data, start())
         space = plan.sampler.workspace(plan.graph, data).size(plan.graph)
@@ -87,7 +87,7 @@ class CpuBackend(Backend):
         return groups
 
     def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
-        """Chains, counts and records; and a copy of every state where they are saved."""
+        """Refuse chains, counts, records and snapshots that do not fit into memory."""
         need = len(plan.graph) * plan.graph.state_type.itemsize
         need += 16 * int(plan.graph.sizes.max())  # the chain's weights
         need += count_size(plan) + _CHAIN_BYTES
@@ -96,7 +96,7 @@ class CpuBackend(Backend):
         require_records(plan, 2 * need if snapshots else need, "fewer chains")
 
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
-        """One row; one row per vectorized chain."""
+        """Collect one row; one row per vectorized chain."""
         if plan.scan == CHROMATIC:
             return collect_lockstep(plan, state, rows)
         width = len(plan.drawn) or len(plan.graph)
@@ -120,7 +120,7 @@ class CpuBackend(Backend):
         )
 
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-        """Check what every backend's states hold, and the replicas."""
+        """Check the arrays of every backend's states, and the replicas."""
         check_common(plan, state)
         check_replicas(plan, state)
         if plan.scan == CHROMATIC:
@@ -128,7 +128,7 @@ class CpuBackend(Backend):
 
 
 class CpuGroup(Group):
-    """One chain."""
+    """A group of one chain."""
 
     def __init__(
         self,
@@ -139,14 +139,14 @@ class CpuGroup(Group):
         number: int = 0,
         length: int | None = None,
     ) -> None:
-        """A chain with space for the records of `length` updates."""
+        """Create a chain with space for the records of `length` updates."""
         super().__init__(plan, number, 1)
         graph = plan.graph
         space = plan.sampler.workspace(graph, data)
         self.data, self.model = data, graph.packed
         self.length = plan.length if length is None else length
         self.chain = Chain(
-            x=state.copy(),  # lines of memory that no other chain writes to
+            x=state.copy(),  # cache lines that no other chain writes to
             stream=stream.copy(),
             carried=np.zeros(space.carried),
             weights=np.zeros(2 * int(graph.sizes.max()) + space.numbers),
@@ -162,24 +162,24 @@ class CpuGroup(Group):
         self._make_room()
 
     def _make_room(self) -> None:
-        """Have room for what is observed in `length` updates."""
+        """Allocate space for the observables of `length` updates."""
         for records in (self.observer, self.levels):
             records.make_room(self.length // self.plan.thin)
 
     @property
     def clock(self) -> int:
-        """Recorded updates so far."""
+        """Number of recorded updates so far."""
         return int(self.recorder.clock[0])
 
     def begin(self) -> None:
-        """Let the sampler set what it carries."""
+        """Let the sampler initialize its auxiliary state."""
         if carries(self.data):
             start_chain(self.data, self.model, self.chain)
         if not self.scan.variables:
             self._record_all()
 
     def states(self) -> NDArray[Any]:
-        """The chain's state: [1, variable]."""
+        """Return the chain's state: [1, variable]."""
         return self.chain.x[None]
 
     def load(self, states: NDArray[Any]) -> None:
@@ -198,7 +198,7 @@ class CpuGroup(Group):
         self.load(before.states())
 
     def _record_all(self) -> None:
-        """Everything is clamped: all records are the same, and known before time passes."""
+        """Fill all records at once: everything is clamped, so all are the same."""
         state, recorder = self.chain.x, self.recorder
         recorder.draws[:] = state[recorder.drawn] if len(recorder.drawn) else state
         recorder.energy[:] = self._energy()
@@ -208,7 +208,7 @@ class CpuGroup(Group):
             recorder.error[:] = self._error(visits, 1)
 
     def _energy(self) -> float:
-        """The state's energy, up to the graph's offset."""
+        """Return the state's energy, up to the graph's offset."""
         energy = np.empty(1)
         energies(self.model, self.chain.x[None], energy)
         return float(energy[0]) + self._implicit_energy()
@@ -228,8 +228,8 @@ class CpuGroup(Group):
             self.observer.measure(self.chain.x[None])
 
     def advance(self, updates: int, recording: bool = False) -> None:
-        """Make this number of updates."""
-        if not self.scan.variables:  # everything is clamped: time passes, nothing changes
+        """Make this number of updates of the chain."""
+        if not self.scan.variables:  # everything is clamped: only the clock advances
             self._stand_still(updates if recording else 0)
         elif recording and self._measures_here:
             self._advance_by_blocks(updates)
@@ -240,7 +240,7 @@ class CpuGroup(Group):
         advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
 
     def _stand_still(self, updates: int) -> None:
-        """Let time pass where everything is clamped: what is observed stays as it is."""
+        """Advance the clock if everything is clamped; observables are constant."""
         first = self.records
         self.recorder.clock[0] += updates
         if self.plan.observe and self.records > first:
@@ -249,12 +249,12 @@ class CpuGroup(Group):
 
     @property
     def _measures_here(self) -> bool:
-        """Whether a record needs more than compiled code keeps."""
+        """Whether records need more than compiled code stores."""
         held, error = len(self.recorder.held) > 0, len(self.recorder.error) > 0
         return held or error or self.plan.temperatures
 
     def _advance_by_blocks(self, updates: int) -> None:
-        """From block to block of records, whose states are held and then measured together."""
+        """Advance block by block: the states of a block of records are measured together."""
         span = self.recorder.thin * max(len(self.recorder.held), 1)
         if len(self.recorder.error) or self.plan.temperatures:
             span = self.recorder.thin
@@ -267,7 +267,7 @@ class CpuGroup(Group):
                 self._measure(first, self.records)
 
     def _measure(self, first: int, last: int) -> None:
-        """Measure what is held of some records: observables, implicit energies, errors."""
+        """Measure the buffered states of some records: observables, implicit energies, errors."""
         recorder = self.recorder
         if len(recorder.held):
             begin = first % len(recorder.held)
@@ -287,7 +287,7 @@ class CpuGroup(Group):
             self.levels.keep(last - 1, 0, slots, log_potentials)
 
     def state(self) -> State:
-        """The chain's own arrays."""
+        """Return the chain's own arrays."""
         chain, scan, recorder = self.chain, self.scan, self.recorder
         settle_counts(recorder, self.model, recorder.clock[0], chain.x)
         return {
@@ -298,7 +298,7 @@ class CpuGroup(Group):
             "tally": chain.tally,
             "order": scan.order if scan.kind == SHUFFLED else scan.order[:0],
             "position": scan.position,
-            "path": scan.stream,  # the generator of a shared scan
+            "path": scan.stream,  # generator of a shared scan
             "counts": recorder.counts,
             "clock": recorder.clock,
             "warmed": np.array([self.warmed]),
@@ -306,7 +306,7 @@ class CpuGroup(Group):
         }
 
     def restore(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state returned by `state`."""
         chain, recorder = self.chain, self.recorder
         self.observer.restore(state)
         for name in ("x", "stream", "carried", "tally"):
@@ -322,13 +322,13 @@ class CpuGroup(Group):
         self.warmed = int(state["warmed"][0])
 
     def recorded(self) -> dict[str, NDArray[Any]]:
-        """What has a row per record."""
+        """Return the arrays with one row per record."""
         own = {name: getattr(self.recorder, name) for name in ("draws", "energy", "error")}
         more = {"observed": self.observer.series[:, 0], "levels": self.levels.series[:, 0]}
         return own | more
 
     def grow(self, length: int) -> None:
-        """Move to a larger recorder."""
+        """Move the records to larger arrays."""
         self.length, larger = length, _recorder(self.plan, length)
         for name in ("draws", "energy", "error"):
             old = getattr(self.recorder, name)
@@ -341,37 +341,37 @@ class CpuGroup(Group):
             self._record_all()
 
     def energies(self) -> NDArray[np.float64]:
-        """The energies recorded so far."""
+        """Return the energies recorded so far."""
         every = self.plan.energy_every
         return self.recorder.energy[None, every - 1 : self.records : every]
 
     def counted(self) -> Counted:
-        """One row."""
+        """Return the counts, one row."""
         settle_counts(self.recorder, self.model, self.recorder.clock[0], self.chain.x)
         return Counted(self.recorder.counts[None].copy(), self.recorder.clock.copy())
 
     def collect(self) -> Collected:
-        """One row."""
+        """Return the results, one row."""
         return BACKEND.collect(self.plan, self.state(), self.rows(0))
 
 
 class SweepGroup(CpuGroup):
-    """One chain of a sampler that moves all variables at once."""
+    """A group of one chain of a sampler that updates all variables at once."""
 
     @property
     def unit(self) -> int:  # type: ignore[override]
-        """Updates of a sweep."""
+        """Number of updates of a sweep."""
         return self.plan.unit
 
     def begin(self) -> None:
-        """Let the sampler set what it carries."""
+        """Let the sampler initialize its auxiliary state."""
         if self.scan.variables:
             start_sweeps(self.data, self.model, self.chain, self.replicas)
         else:
             self._record_all()
 
     def follow(self, before: CpuGroup) -> None:
-        """Continue the chain of a group whose graph has other weights, with what it carries."""
+        """Continue the chain of a group whose graph has other weights, with its auxiliary state."""
         super().follow(before)
         sampler = self.plan.sampler
         if isinstance(sampler, SweepSampler) and self.scan.variables:
@@ -402,7 +402,7 @@ def cpu_group(
     number: int = 0,
     length: int | None = None,
 ) -> CpuGroup | LockstepGroup:
-    """A chain of the kind that the plan's sampler asks for, or several vectorized."""
+    """Create a group of the kind that the plan's sampler and scan need."""
     if plan.scan == CHROMATIC:
         return LockstepGroup(plan, data, np.atleast_2d(state), number, length)
     kind = SweepGroup if plan.sampler.sweeps else CpuGroup
@@ -413,7 +413,7 @@ BACKEND = CpuBackend()
 
 
 def first_scan(plan: Plan) -> Scan:
-    """The scan at its beginning, with the stream that shared ones use."""
+    """Return the scan at its beginning, with the stream of shared scans."""
     kind, free = SCANS.get(plan.scan, SYSTEMATIC), plan.graph.free
     implied = plan.scan == CHROMATIC or (kind in (RANDOM, SHARED) and free == len(plan.graph))
     order = np.empty(0, np.int32) if implied else plan.order.copy()
@@ -422,7 +422,7 @@ def first_scan(plan: Plan) -> Scan:
 
 
 def _recorder(plan: Plan, length: int) -> Recorder:
-    """Space for what this number of updates records."""
+    """Allocate the records of this number of updates."""
     records = length // plan.thin
     values = plan.values if "marginals" in plan.kept else 0
     variables, none = len(plan.graph), np.empty(0)
@@ -453,9 +453,9 @@ def _recorder(plan: Plan, length: int) -> Recorder:
 
 @entry
 def advance(data, model, chain, scan, recorder, updates, recording):
-    """Run one chain `updates` further; everything it needs to continue is in its arrays.
+    """Advance one chain by `updates`; its arrays contain everything needed to continue.
 
-    So a run may be cut anywhere, into any number of calls, and gives the same draws.
+    A run may therefore be cut anywhere, into any number of calls, and gives the same draws.
     """
     x, counting = chain.x, recording and len(recorder.counts) > 0
     clock, left = recorder.clock[0], updates
@@ -466,9 +466,9 @@ def advance(data, model, chain, scan, recorder, updates, recording):
         for step in range(clock, clock + stretch):
             i = next_variable(scan, scan.stream)
             value, old = update(data, model, chain, i), x[i]
-            x[i] = value  # even if it is the old one: nobody can predict that branch
+            x[i] = value  # also the old value: this branch is unpredictable
             chain.tally[CHANGES] += value != old
-            if counting:  # even if nothing changed
+            if counting:  # also if the value is the same
                 note_time(recorder, model, step, i, old, value)
         left -= stretch
         if recording:
@@ -480,13 +480,13 @@ def advance(data, model, chain, scan, recorder, updates, recording):
 
 @entry
 def start_chain(data, model, chain):
-    """Let the sampler set what it carries, for the chain's first state."""
+    """Let the sampler initialize its auxiliary state for the chain's initial state."""
     begin(data, model, chain)
 
 
 @entry
 def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps, recording):
-    """Run one chain for this number of sweeps; everything it needs to continue is in its arrays.
+    """Advance one chain by `sweeps`; its arrays contain everything needed to continue.
 
     `before` is a copy of its state.
     """
@@ -496,7 +496,7 @@ def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps,
         sweep(data, model, chain, replicas)
         for i in range(len(x)):
             chain.tally[CHANGES] += x[i] != before[i]
-            if counting:  # even if nothing changed
+            if counting:  # also if the value is the same
                 note_time(recorder, model, clock, i, before[i], x[i])
             before[i] = x[i]
         if recording:
@@ -508,5 +508,5 @@ def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps,
 
 @entry
 def start_sweeps(data, model, chain, replicas):
-    """Let the sampler set what it carries, for the chain's first state."""
+    """Let the sampler initialize its auxiliary state for the chain's initial state."""
     begin_sweeps(data, model, chain, replicas)

@@ -1,4 +1,4 @@
-"""Chains on a GPU: which group they get, and what a run of them may be.
+"""Chains on a GPU: checks of a run, and the choice of its group.
 
 `cuda_group` has the group of all chains, `cuda_colors` those of chromatic scans, `cuda_ladders`
 those of temperature ladders.
@@ -50,7 +50,8 @@ from minigibbs.samplers.tempering.sampler import Tempering
 from minigibbs.samplers.tempering.spins import SpinLadder
 from minigibbs.system import memory
 
-_REPLICA_UPDATES, _LEVELS = 1 << 27, 64  # of a round that keeps a device busy; levels, about
+# Replica updates per sweep that keep a device busy, and a typical number of levels.
+_REPLICA_UPDATES, _LEVELS = 1 << 27, 64
 _MOST_LADDERS = 4096
 
 # The group of each layout of chromatic scans, by the type of its arrays.
@@ -65,7 +66,7 @@ GROUPS: dict[type, type[CudaColors]] = {
 
 
 class CudaBackend(Backend):
-    """Many thousand chains on one NVIDIA GPU."""
+    """Backend that runs many thousands of chains on one NVIDIA GPU."""
 
     name = "cuda"
     chains = 16384
@@ -75,22 +76,22 @@ class CudaBackend(Backend):
     in_threads = False
 
     def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
-        """Fewer ladders than chains: those fill the device with their levels."""
+        """Return the default number; ladders need fewer, because their levels fill the device."""
         if not isinstance(sampler, Tempering):
             return self.chains
         ladders = _REPLICA_UPDATES // (_LEVELS * max(len(graph), 1))
         return int(min(max(32 * (ladders // 32), 32), _MOST_LADDERS))
 
     def records_temperatures(self, sampler: Sampler, graph: FactorGraph) -> bool:
-        """Only ladders that are stored as bits have all levels of a chain in one place."""
+        """Return whether all levels of a ladder are stored together, as ladders of bits are."""
         return isinstance(sampler.prepare(graph, self.lanes), SpinLadder)
 
     def check(self) -> None:
-        """Raise where there is no GPU, or no numba-cuda."""
+        """Raise an error if there is no GPU or no numba-cuda."""
         load_kernels()
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
-        """One group of all chains."""
+        """Create one group of all chains."""
         if plan.scan == CHROMATIC:
             return [self._colors(plan, data, None if counted else start)]
         if isinstance(data, SpinLadder):
@@ -98,7 +99,7 @@ class CudaBackend(Backend):
             with without_size_warnings():
                 ladders.place(start())
             return [ladders]
-        group = CudaGroup(plan, data)  # which refuses more than the device holds
+        group = CudaGroup(plan, data)  # refuses more than fits into the device's memory
         size = plan.chains * len(plan.graph) * plan.graph.state_type.itemsize
         what = f"the first states of {plan.chains:,} chains"
         memory.require(2 * size, what, "use fewer chains")
@@ -108,7 +109,7 @@ class CudaBackend(Backend):
 
     @staticmethod
     def _colors(plan: Plan, data: Any, start: Start | None) -> Group:
-        """A group of a chromatic scan; without a start, the device makes the first states."""
+        """Create the group of a chromatic scan; without a start, it draws the initial states."""
         made: Any = GROUPS[type(data)](plan, data)
         with without_size_warnings():
             made.place(None if start is None else start())
@@ -116,18 +117,18 @@ class CudaBackend(Backend):
         return group
 
     def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
-        """What is held on the host; the device's memory is planned by the group."""
+        """Refuse records that do not fit into host memory; groups plan the device's memory."""
         require_records(plan, count_size(plan), "mg.Record(chains=...) with fewer")
 
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
-        """A row for each chain that is recorded one by one; the last states are counted here."""
+        """Collect one row per recorded chain; the last states are counted here."""
         counts = state["counts"]
         if counts.shape[1] and uncounted(state):
             counts = counts + count_states(plan, state["x"])
         return collect_rows(plan, state, rows, counts)
 
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-        """Check also how far the scan's path was walked, and how often was counted."""
+        """Check also the position on the scan's path and the number of counts."""
         check_common(plan, state)
         check_replicas(plan, state)
         bounds = {"walked": cuda_group.PATH, "counted": plan.length}
@@ -135,7 +136,7 @@ class CudaBackend(Backend):
             bounds["noted"] = plan.chains * (plan.length + plan.warmup)
         for name, most in bounds.items():
             if not ((state[name] >= 0) & (state[name] <= most)).all():
-                raise ValueError(f"{name} holds what it cannot")
+                raise ValueError(f"{name} has entries outside its range")
 
 
 BACKEND = CudaBackend()

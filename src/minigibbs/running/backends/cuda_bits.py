@@ -1,7 +1,8 @@
-"""Spins on a GPU, one bit per chain: 32 chains in a word, and all spins of a color at a time.
+"""Kernels for spins on a GPU: 32 chains per word, and all spins of a color at a time.
 
-A word x[place, w] holds chains 32 w to 32 w + 31 at one place; see `samplers.chromatic.places`. The
-draws are those of the CPU, bit by bit: random bits by `kernels.philox`, arithmetic as written.
+Word x[place, w] has chains 32 w to 32 w + 31 at one place; see `samplers.chromatic.places`. The
+draws equal those of the CPU bit by bit: counter-based random bits (`kernels.philox`), and
+arithmetic exactly as written.
 
 Importing this module needs numba-cuda.
 """
@@ -24,16 +25,16 @@ from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_tails import tail_bits, tail_gain
 
 THREADS = 128
-WALKING = 64  # threads of a block that walk
-REGISTERS = 48  # of a thread with one chain
+WALKING = 64  # threads per block of `walk`
+REGISTERS = 48  # per thread with one chain
 HALF = 16  # chains that a thread has in registers at a time
 QUAD = 4
 PLANES = 8  # bits of a counter
 MOST_COUNTED = (1 << PLANES) - 1
-COUNTED_BITS = 5  # of how many sweeps are counted at a time
-WAITING, FEW_WAITING = 28, 7  # sweeps that are counted at a time; of large states
-MOST_JOINED = 4  # neighbors of spins that have a table of thresholds
-PATTERNS = 1 << MOST_JOINED  # of their values
+COUNTED_BITS = 5  # bits of a count of buffered sweeps
+WAITING, FEW_WAITING = 28, 7  # sweeps that are counted together; for large states
+MOST_JOINED = 4  # most neighbors of spins with a table of thresholds
+PATTERNS = 1 << MOST_JOINED  # patterns of the neighbors' values
 _MARKS = PATTERNS * THREADS
 
 _ONE = np.uint32(1)
@@ -46,10 +47,10 @@ _SMALLEST = np.uint32(0xFFFFFFFF)
 
 
 class Spins(NamedTuple):
-    """The arrays of `SpinColors` that kernels read.
+    """Arrays of `SpinColors` that kernels read.
 
-    Kernels take them one by one, and whole numbers as Python has them: the type of a tuple is
-    found out anew at every launch, which takes longer than a sweep of a small model.
+    Kernels take them individually, and integers as Python ints. Numba determines the type of a
+    tuple at every launch, which takes longer than a sweep of a small model.
     """
 
     blocks: Any
@@ -61,8 +62,8 @@ class Spins(NamedTuple):
 
 @literal
 def _item(first_block, words):
-    """Which block of places a thread is at, which of them it updates, and in which word."""
-    if words == 1:  # several blocks of places to a block of threads
+    """Return the block of places, the place in it, and the word that a thread updates."""
+    if words == 1:  # several blocks of places per block of threads
         thread = np.uint32(cuda.grid(1))
         lane = np.int32(thread % np.uint32(BLOCK_SIZE))
         return first_block + np.int64(thread // np.uint32(BLOCK_SIZE)), lane, _NONE
@@ -75,10 +76,10 @@ def _item(first_block, words):
 
 @literal
 def _choose(field, key0, key1, group, variable, sweep, lanes):
-    """New values of `lanes` chains, the bits of a number, given their log-odds.
+    """Choose new values of `lanes` chains, as bits, from their log-odds.
 
-    The first of them is chain number `group * lanes`. Returns as well whose random bits need to be
-    continued: those are done again one by one, since a register has no number.
+    The first chain is `group * lanes`. Also return a mask of chains that need more random bits.
+    The caller redraws those one by one, because registers cannot be indexed.
     """
     new, rare = _NONE, _NONE
     if lanes == 1:
@@ -102,7 +103,7 @@ def _choose(field, key0, key1, group, variable, sweep, lanes):
 
 @literal
 def _alone(data, block, lane, key0, key1, chain, sweep, x, w, bit):
-    """The new value of one chain, bit number `bit` of x[.., w], where random bits are few."""
+    """Draw bit `bit` of x[.., w], one chain that may need further random bits."""
     place = block.first + lane
     variable, field = np.uint32(data.variable[place]), data.base[place]
     entry = block.entry + lane
@@ -118,9 +119,9 @@ def _alone(data, block, lane, key0, key1, chain, sweep, x, w, bit):
 
 @cache
 def _update(kind, lanes):
-    """A function for one spin in `lanes` chains, from bit `shift` of x[.., w] on; see `_choose`.
+    """Return an update of one spin in `lanes` chains, from bit `shift` of x[.., w]; see `_choose`.
 
-    Log-odds are numbers of type `kind`.
+    Log-odds have type `kind`.
     """
     nothing = kind(0.0)
 
@@ -134,7 +135,7 @@ def _update(kind, lanes):
         entry, step = np.uint64(block.entry + lane), np.uint64(block.count)
         left = block.degree
         weights, values = cuda.local.array(QUAD, kind), cuda.local.array(QUAD, np.uint32)
-        while left >= QUAD:  # what is far away is asked for together
+        while left >= QUAD:  # issue four loads together to hide the latency
             for q in range(QUAD):
                 weights[q] = data.weight[entry]
                 values[q] = x[np.uint64(data.target[entry]), w]
@@ -158,9 +159,9 @@ def _update(kind, lanes):
 
 @literal
 def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
-    """New values, with those of the chains in `rare` drawn with further bits.
+    """Return new values, with chains of `rare` redrawn with further random bits.
 
-    Bit 0 of x[.., w] is chain number `first`.
+    Bit 0 of x[.., w] is chain `first`.
     """
     while rare:
         bit = np.uint32(cuda.ffs(rare) - 1)
@@ -173,10 +174,10 @@ def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
 
 @cache
 def sweep_color(kind, lanes, registers=REGISTERS):
-    """A kernel that updates all spins of one color, one word per thread, `lanes` chains at a time.
+    """Return a kernel that updates all spins of one color: one word per thread, `lanes` at a time.
 
-    Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16. New words go
-    to `copy`, too, unless it is empty.
+    Only the first `chains` are updated: 1 or 4 lanes are faster for few chains, otherwise 16. New
+    words are also copied to `copy`, unless it is empty.
     """
     update = _update(kind, lanes)
     options = at_most(registers if lanes == 1 else None)
@@ -189,7 +190,7 @@ def sweep_color(kind, lanes, registers=REGISTERS):
         data = Spins(blocks, variable, base, target, weight)
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
         words, (number, lane, w) = x.shape[1], _item(first_block, x.shape[1])
-        if number >= end_block or chains == 0:  # none: to compile
+        if number >= end_block or chains == 0:  # chains=0 only compiles
             return
         block = data.blocks[np.uint64(number)]
         if lane < block.count:
@@ -215,10 +216,10 @@ def sweep_color(kind, lanes, registers=REGISTERS):
 
 @cache
 def find_thresholds(kind):
-    """A kernel that finds what random bits are compared with, for every pattern of neighbors.
+    """Return a kernel that computes thresholds of random bits for every pattern of neighbors.
 
-    The table is [block][pattern][place]. Bits below the threshold, which is even, take the less
-    likely value; where that is 0, the threshold is marked by an odd number.
+    The table is [block][pattern][place]. Bits below the even threshold choose the less likely
+    value. The lowest bit of an entry is the likelier value.
     """
     nothing = kind(0.0)
 
@@ -253,12 +254,12 @@ def sweep_patterns(
     blocks, variable, base, target, weight, table,
     first_block, end_block, seed0, seed1, sweep, chains, x, copy,
 ):  # fmt: skip
-    """Update all spins of one color that have few neighbors: one word per thread, by thresholds."""
+    """Update spins of one color with few neighbors: one word per thread, by threshold tables."""
     data = Spins(blocks, variable, base, target, weight)
     key0, key1 = np.uint32(seed0), np.uint32(seed1)
     marks = cuda.shared.array(_MARKS, np.uint32)  # one column per thread
     words, (number, lane, w) = x.shape[1], _item(first_block, x.shape[1])
-    if number >= end_block or chains == 0:  # none: to compile
+    if number >= end_block or chains == 0:  # chains=0 only compiles
         return
     block = data.blocks[np.uint64(number)]
     if lane >= block.count:
@@ -276,7 +277,7 @@ def sweep_patterns(
     for pattern in range(PATTERNS):
         marks[np.uint32(pattern * THREADS) + own] = table[cell]
         cell += count
-    nibbles = cuda.local.array(QUAD, np.uint32)  # of quads: their neighbors' values
+    nibbles = cuda.local.array(QUAD, np.uint32)  # neighbors' values, by quads
     for j in range(QUAD):
         nibbles[j] = _NONE
         for k in range(MOST_JOINED):
@@ -306,9 +307,9 @@ def sweep_patterns(
 
 @cache
 def walk(kind):
-    """A kernel that makes whole sweeps, each thread with 16 chains of its own: x[place, half word].
+    """Return a kernel of whole sweeps with 16 chains per thread: x[place, half word].
 
-    For graphs of many colors, and enough chains to fill the device by themselves.
+    It suits graphs of many colors with enough chains to fill the device.
     """
     update = _update(kind, HALF)
 
@@ -333,7 +334,7 @@ def walk(kind):
 
 
 class TailSpins(NamedTuple):
-    """The arrays of `SpinTailColors` that kernels read."""
+    """Arrays of `SpinTailColors` that kernels read."""
 
     blocks: Any
     variable: Any
@@ -346,14 +347,14 @@ class TailSpins(NamedTuple):
 
 @literal
 def _reaching(word, cut):
-    """Which halves of a word reach a number: bits 0 and 4."""
+    """Return which halves of a word are at least `cut`: bits 0 and 4."""
     low = _ONE if np.uint32(word & _LOWER) >= cut else _NONE
     return np.uint32(low | (_S16 if np.uint32(word >> _S16) >= cut else _NONE))
 
 
 @literal
 def _drawing(part, key0, key1, group, variable, sweep, lanes):
-    """Which of `lanes` chains draw from a tail: bits of a number."""
+    """Return which of `lanes` chains draw from a tail, as bits."""
     drawing = _NONE
     for p in range(lanes // 8):
         pair = np.uint32(group * np.uint32(lanes // 8) + np.uint32(p))
@@ -366,7 +367,7 @@ def _drawing(part, key0, key1, group, variable, sweep, lanes):
 
 @literal
 def _alone_with_tail(data, block, lane, key0, key1, chain, sweep, x, bit, stream):
-    """The new value of one chain, bit number `bit` of x[place], and how many factors it drew."""
+    """Draw bit `bit` of x[place] of one chain; also return the number of factors drawn."""
     place = np.uint64(block.first + lane)
     variable, field = np.uint32(data.variable[place]), data.base[place]
     entry, left = np.uint64(block.entry + lane), block.degree
@@ -393,7 +394,7 @@ def _alone_with_tail(data, block, lane, key0, key1, chain, sweep, x, bit, stream
 
 @cache
 def walk_with_tails(kind):
-    """As `walk`, with a tail at every spin; chains that draw from one are done again one by one."""
+    """Like `walk`, with minibatched factors; chains that draw some are redrawn one by one."""
     update = _update(kind, HALF)
 
     @entry
@@ -432,7 +433,7 @@ def walk_with_tails(kind):
 
 @entry
 def first_bits(variable, seed0, seed1, x):
-    """First states: each bit 0 or 1 alike."""
+    """Draw initial states: each bit is 0 or 1 with equal probability."""
     key0, key1 = np.uint32(seed0), np.uint32(seed1)
     item = cuda.grid(1)
     if item < x.size:
@@ -451,11 +452,11 @@ def first_bits(variable, seed0, seed1, x):
 def count_bits(waiting, rows, planes):
     """Count the ones of up to 31 rows of waiting[row, word].
 
-    The bits of the counters lie in planes[.., word]: 32 counters at a time.
+    Counters are bit-sliced: planes[.., word] has 32 of them.
     """
     item = cuda.grid(1)
     if item < planes.shape[1]:
-        sums = cuda.local.array(COUNTED_BITS, np.uint32)  # bits of what is added
+        sums = cuda.local.array(COUNTED_BITS, np.uint32)  # bits of the new counts
         for k in range(COUNTED_BITS):
             sums[k] = _NONE
         for row in range(rows):
@@ -474,9 +475,9 @@ def count_bits(waiting, rows, planes):
 
 @entry
 def count_changes(x, before, words, last, times, changed):
-    """Count the bits of x[word] that differ from before, times a number of counts.
+    """Count the bits in which x[word] differs from `before`, weighted by `times`.
 
-    Of the last of each place's words only the bits in `last` are chains.
+    In the last word of each place only the bits in `last` are chains.
     """
     item, step, changes = cuda.grid(1), cuda.gridsize(1), np.int64(0)
     while item < len(x):
@@ -491,11 +492,11 @@ def count_changes(x, before, words, last, times, changed):
 
 @cache
 def part_energies(lanes):
-    """A kernel for energies, by part, of groups of `lanes` chains of a word: 1, or all 32.
+    """Return a kernel for energies, by part, of groups of `lanes` chains of a word: 1, or all 32.
 
-    Sums are parts[part, which group, lane]. A pair of places adds its weight where both have one
-    value, a place its field where it is 1. Which of them make a part depends on their number and
-    that of the parts alone, so that sums never differ.
+    Sums are parts[part, group, lane]. A pair of places adds its weight if both values agree; a
+    place adds its field if its value is 1. The terms of a part depend only on its index and the
+    number of parts, so sums are reproducible.
     """
 
     @entry(fastmath=False)
@@ -528,9 +529,9 @@ def part_energies(lanes):
 
 @entry
 def sum_energies(parts, lanes, constant, record, energy):
-    """The sums over all parts, and a constant: energy[record, chain]; a block for each.
+    """Sum over all parts and add a constant: energy[record, chain], with one block per chain.
 
-    lanes[chain] says which lane of which group it is: numbered group by group.
+    lanes[chain] is the chain's lane, numbered group by group.
     """
     sums = cuda.shared.array(THREADS, np.float64)
     k, thread, total = cuda.blockIdx.x, cuda.threadIdx.x, 0.0
@@ -548,7 +549,7 @@ def sum_energies(parts, lanes, constant, record, energy):
 
 @entry
 def read_bits(x, places, fixed, first, packed):
-    """Copy the states of chains from number `first` on to packed [chain, byte], 1 bit per variable.
+    """Copy states of chains from `first` on to packed [chain, byte], with 1 bit per variable.
 
     The first variable of a byte is its lowest bit.
     """
@@ -569,7 +570,7 @@ def read_bits(x, places, fixed, first, packed):
 
 @entry
 def flush_counts(planes, variable, first, ends, times, counts):
-    """Add what `times` counts came to, [plane, place, word], to counts[row of chains, value]."""
+    """Add bit-sliced counters [plane, place, word] to counts[row of chains, value]."""
     place, begin_row = cuda.grid(2)
     if place < planes.shape[1]:
         own = first[variable[place]]
@@ -589,7 +590,7 @@ def flush_counts(planes, variable, first, ends, times, counts):
 
 @entry
 def spread_bits(x, places, fixed, states):
-    """Copy all states to states [variable, chain], a byte each."""
+    """Copy all states to states [variable, chain], one byte each."""
     chain, first = cuda.grid(2)
     if chain < states.shape[1]:
         w, bit = chain // WORD, np.uint32(chain % WORD)

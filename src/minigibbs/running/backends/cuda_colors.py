@@ -1,4 +1,4 @@
-"""Chromatic scans on a GPU: what groups of all chains have in common, whatever their values are.
+"""Chromatic scans on a GPU: base class of the groups of all layouts.
 
 `cuda_colors_bits` has spins, `cuda_colors_stencil` spins on a lattice, `cuda_colors_small` small
 domains, `cuda_colors_points` points.
@@ -23,18 +23,18 @@ from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 
-WORD = 32  # chains in a word
-_MOST_SWEEPS = 16  # between two counts of the marginals
+WORD = 32  # chains per word
+_MOST_SWEEPS = 16  # most sweeps between two counts of the marginals
 
 Launch = Callable[[int, int], None]  # launch(sweep, chains); chains=0 only compiles
 
 
 class CudaColors(CudaGroup):
-    """All chains of a plan, color by color; the draws are those of the CPU."""
+    """All chains of a plan, updated color by color; the draws equal those of the CPU."""
 
     kernels_name: ClassVar[str]
     launches: list[Launch]
-    slots: ClassVar[int] = 4096  # where threads add up what they count
+    slots: ClassVar[int] = 4096  # entries into which threads add their counts
     changed: Any  # [slot] updates that changed a value
     drawn: Any  # [slot] factors drawn
 
@@ -49,28 +49,28 @@ class CudaColors(CudaGroup):
 
     @abstractmethod
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """What is launched, one after the other, to make a sweep."""
+        """Return the launches of one sweep, in order."""
 
     def mark(self, counting: Any, first: Any, sizes: Any, marks: Any) -> None:
-        """Set a bit of marks[word, first + value] for every chain that has it, by `cuda_counts`."""
+        """Set a bit of marks[word, first + value] for every chain with that value."""
         run = configure(counting.mark_values, marks.shape[0] * len(first), counting.THREADS)
         run(self.device_chains.x, first, sizes, marks)
 
     @abstractmethod
     def _read(self) -> NDArray[Any]:
-        """All states on the host: [chain, variable]."""
+        """Return all states on the host: [chain, variable]."""
 
     @abstractmethod
     def _write(self, states: NDArray[Any]) -> None:
-        """Put states [chain, variable] on the device."""
+        """Copy states [chain, variable] to the device."""
 
     def load(self, states: NDArray[Any]) -> None:
-        """Restart the chains at states [chain, variable]; sweeps are numbered as before."""
+        """Restart the chains at states [chain, variable]; sweep numbers continue."""
         with without_size_warnings():
             self._write(states)
 
     def states(self) -> NDArray[Any]:
-        """All states on the host: [chain, variable]."""
+        """Return all states on the host: [chain, variable]."""
         with without_size_warnings():
             return self._read()
 
@@ -81,7 +81,7 @@ class CudaColors(CudaGroup):
 
     @property
     def swept(self) -> int:
-        """How many sweeps were made, those of the warm-up included."""
+        """Number of sweeps so far, including warm-up."""
         return self._sweep
 
     @swept.setter
@@ -91,10 +91,10 @@ class CudaColors(CudaGroup):
     def _again(
         self, launch: Any, before: tuple[Any, ...], chains: int, *after: Callable[[], Any] | Any
     ) -> Launch:
-        """A launch that is made in every sweep: before its number stand these, and the seed.
+        """Return a launch per sweep, with arguments (*before, key0, key1, sweep, chains, *after).
 
-        Behind it stand how many chains there are, or 0 to compile, and the rest, of which the last
-        may be a function that gives one of a few arrays.
+        chains=0 only compiles. The last argument may be a function that returns one of a few
+        arrays.
         """
         ready: dict[int, Again] = {}
 
@@ -111,7 +111,7 @@ class CudaColors(CudaGroup):
         return run
 
     def _by_blocks(self, kernel: Any, blocks: int, columns: int) -> Any:
-        """A kernel with blocks of places along its first axis, and their columns folded."""
+        """Configure a kernel with blocks of places on the first axis and folded columns."""
         threads = self.own.THREADS
         items = (blocks * threads, -(-BLOCK_SIZE * columns // threads))
         return configure(kernel, items, threads, folded=True)
@@ -123,14 +123,14 @@ class CudaColors(CudaGroup):
         self.cuda.synchronize()
 
     def _launch(self, updates: int) -> None:
-        """Make this number of updates of every chain; returns before they are made."""
+        """Make this number of updates of every chain; return before they are done."""
         for _ in range(updates // self.unit):
             for launch in self.launches:
                 launch(self._sweep, self.chains)
             self._sweep += 1
 
     def state(self) -> State:
-        """Copies of the device's arrays."""
+        """Return copies of the device's arrays."""
         self._flush()
         tally = np.zeros((1, CHANGES + 1), np.int64)
         noted = self.changed.copy_to_host().sum()
@@ -139,7 +139,7 @@ class CudaColors(CudaGroup):
         tally[0, EVALUATIONS] = self._evaluations(int(tally[0, DRAWS]))
         return {
             "x": self._read(),
-            "stream": np.ones((1, 4), np.uint64),  # none is needed
+            "stream": np.ones((1, 4), np.uint64),  # unused: random bits are counter-based
             "carried": np.empty((self.chains, 0)),
             "replicas": np.empty((self.chains, 0), self.kind),
             "tally": tally,
@@ -156,15 +156,15 @@ class CudaColors(CudaGroup):
         }
 
     def _evaluations(self, draws: int) -> int:
-        """How many factors were looked at, besides so many that were drawn."""
+        """Return the number of factors evaluated, not counting drawn ones."""
         return self._sweep * self.chains * len(self.data.target)
 
     def _changes(self, noted: int) -> int:
-        """How many updates changed a value, from the number of those that were noted."""
+        """Return the number of updates that changed a value, given the counted ones."""
         return noted
 
     def restore(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state returned by `state`."""
         self._write(state["x"])
         self.observer.restore(state)
         changed = np.zeros(self.slots, np.int64)

@@ -1,4 +1,4 @@
-"""Chromatic scans of spins on a GPU: a group of all chains, a bit each. See `cuda_bits`."""
+"""Chromatic scans of spins on a GPU: a group of all chains, one bit per spin. See `cuda_bits`."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ from minigibbs.samplers.chromatic.spin_energy import SpinEnergy, spin_energy
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
 from minigibbs.samplers.chromatic.spins import SpinColors
 
-_ADDING = 1 << 17  # threads that add up energies
-_CROWDED = 8  # chains of a word that are kept, from which on all its energies are added up
-_READ_BYTES = 1 << 28  # of states on their way to the host
-_SPREAD = 1 << 14  # number of them that is spread at a time
-_MANY_COLORS = 64  # launches of a sweep
-_WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
-_FEW_WORDS = 1 << 14  # and threads that update a word of a color each
-_LARGE = 1 << 24  # bytes of values, with which launches do not matter
-_HUGE = 1 << 26  # bytes of values of which few sweeps wait to be counted
+_ADDING = 1 << 17  # threads that sum energies
+_CROWDED = 8  # kept chains per word from which on the energies of all its chains are computed
+_READ_BYTES = 1 << 28  # bytes of states per transfer to the host
+_SPREAD = 1 << 14  # states that a host thread unpacks at a time
+_MANY_COLORS = 64  # launches per sweep that are too many
+_WALKERS = 1 << 14  # threads with chains of their own that keep a device busy
+_FEW_WORDS = 1 << 14  # words per color below which threads are too few
+_LARGE = 1 << 24  # bytes of values above which launch overhead is negligible
+_HUGE = 1 << 26  # bytes of values above which few sweeps are buffered before counting
 
 
 class Adding(NamedTuple):
-    """How threads share in the energies of some chains."""
+    """Partition of the energies of some chains over threads."""
 
     firsts: NDArray[np.int64]  # the first chain of each group
-    width: int  # chains of a group: one, or all of a word
-    columns: NDArray[np.int64]  # of each chain, among those of all groups
+    width: int  # chains per group: one, or all of a word
+    columns: NDArray[np.int64]  # column of each chain, among those of all groups
 
     @property
     def parts(self) -> int:
-        """Threads that share in a group."""
+        """Number of threads per group."""
         return -(-_ADDING // max(len(self.firsts), 1))
 
     @property
     def bytes(self) -> int:
-        """Bytes of what they add up."""
+        """Number of bytes of the partial sums."""
         return 8 * self.parts * self.width * len(self.firsts)
 
 
 def adding(chains: NDArray[np.int64]) -> Adding:
-    """Groups with these chains, which are in order: one by one, or all of a word if many are."""
+    """Group chains, given in order: one per group, or all of a word if many are needed."""
     words = WORD * np.unique(chains // WORD)
     if len(chains) < _CROWDED * len(words):
         return Adding(chains, 1, np.arange(len(chains)))
@@ -64,7 +64,7 @@ def adding(chains: NDArray[np.int64]) -> Adding:
 
 
 class CudaBits(CudaWords):
-    """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
+    """Spins, 32 chains per word: x[place, word] on the device. See `cuda_bits`."""
 
     kernels_name = "cuda_bits"
 
@@ -75,7 +75,7 @@ class CudaBits(CudaWords):
         super().__init__(plan, data)
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         planes = (self.own.PLANES if self.marginals else 0) + self._snapshots()
         size = self.word.itemsize * len(self.data.variable) * self.words * (2 + planes)
         if any(measure.sums is None for measure in self.plan.measures):
@@ -84,9 +84,9 @@ class CudaBits(CudaWords):
         return size, table
 
     def _snapshots(self) -> int:
-        """How many sweeps' values are kept to be counted together, for marginals or observables.
+        """Return how many sweeps' values are buffered to count marginals or observables together.
 
-        Without marginals, what takes long to sweep is counted where it is.
+        Without marginals, large states are counted in place.
         """
         size = self.word.itemsize * len(self.data.variable) * self.words
         if self.marginals:
@@ -97,9 +97,9 @@ class CudaBits(CudaWords):
 
     @property
     def walking(self) -> bool:
-        """Whether each thread goes through all colors.
+        """Whether each thread iterates over all colors.
 
-        So it is where chains fill the device by themselves, and a color does not.
+        It does if the chains alone fill the device and a single color does not.
         """
         if isinstance(self.data, SpinTailColors):
             return True
@@ -109,17 +109,17 @@ class CudaBits(CudaWords):
 
     @property
     def word(self) -> np.dtype[Any]:
-        """A byte is enough for few chains."""
+        """Word type of the states: bytes suffice for few chains."""
         few = self.chains <= 2 * self.own.QUAD and not self.walking
         return np.dtype(np.uint8 if few else np.uint32)
 
     def _by_patterns(self) -> bool:
-        """Whether spins have so few neighbors that the values of these are looked up."""
+        """Return whether spins have few enough neighbors for tables of thresholds."""
         many = self.chains > 2 * self.own.QUAD and not isinstance(self.data, SpinTailColors)
         return bool(many and self.data.blocks["degree"].max(initial=0) <= self.own.MOST_JOINED)
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
-        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        """Place initial states [chain, variable] on the device, or draw them there."""
         self._place_model()
         m = len(self.data.variable)
         self.x = self.cuda.device_array((m, self.words), self.word)
@@ -140,7 +140,7 @@ class CudaBits(CudaWords):
         self.counting: dict[tuple[int, int, int], Again] = {}
         self.nothing = self.copy = self.cuda.device_array(0, self.word)
         self.launches = self._parts_of_a_sweep()
-        self.noted, self.held_back = 0, 0  # since the planes were empty
+        self.noted, self.held_back = 0, 0  # since the planes were cleared
         self.marked: list[int] = []  # snapshots that are records
         if states is None:
             first = configure(self.own.first_bits, self.x.size, threads)
@@ -153,7 +153,7 @@ class CudaBits(CudaWords):
         self._place_energies()
 
     def set_weights(self, data: Any) -> None:
-        """Send the weights; launches are made anew, with thresholds that follow from them."""
+        """Send new weights, and rebuild launches whose thresholds depend on them."""
         self.data = data
         self._place_spins()
         self.launches = self._parts_of_a_sweep()
@@ -173,7 +173,7 @@ class CudaBits(CudaWords):
         self.device_ends = to_device(self.cuda, row_ends(self.plan))
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """One launch per color, or one for all."""
+        """Return one launch per color, or one for all colors."""
         kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
         if self.walking:
             tails, halves = isinstance(self.data, SpinTailColors), self.x.view(np.uint16)
@@ -197,12 +197,12 @@ class CudaBits(CudaWords):
         return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
 
     def mark(self, counting: Any, first: Any, sizes: Any, marks: Any) -> None:
-        """The same of spins, which are bits already."""
+        """Mark spins, which are already stored as bits."""
         run = configure(counting.mark_bits, self.x.size, counting.THREADS)
         run(self.x, self.spins[1], first, self.last_word, marks)
 
     def _thresholds(self, kind: Any) -> Any:
-        """The table of `sweep_patterns`, made on the device."""
+        """Compute the table of `sweep_patterns` on the device."""
         table = self.cuda.device_array(self.own.PATTERNS * len(self.data.variable), np.uint32)
         threads = self.own.THREADS
         find = configure(self.own.find_thresholds(kind), len(self.data.blocks) * threads, threads)
@@ -211,10 +211,10 @@ class CudaBits(CudaWords):
         return table
 
     def _count(self, counts: Any) -> None:
-        """Nothing is left to do: every sweep is counted when it is made."""
+        """Do nothing: every sweep is counted when it is made."""
 
     def _launch(self, updates: int) -> None:
-        """Make updates of every chain, and keep the values that are counted later."""
+        """Make updates of every chain, and buffer the values that are counted later."""
         for _ in range(updates // self.unit):
             keeping = self.recording and self._keeps_sweep()
             self.copy = self._next_snapshot() if keeping else self.nothing
@@ -224,18 +224,18 @@ class CudaBits(CudaWords):
                 self.held_back += 1
 
     def _keep_copy(self) -> None:
-        """Keep the values of a sweep where no kernel has done that on the way."""
+        """Copy the values of a sweep if its kernel has not done so."""
         if self.walking:
             self.copy.copy_to_device(self.flat)
 
     def _keeps_sweep(self) -> bool:
-        """Whether the values after the next sweep are kept, to be counted with those of others."""
+        """Return whether the next sweep's values are buffered, to be counted with others."""
         if self.marginals:
             return True
         return bool(self.snapshots) and (self._clock + self.unit) % self.plan.thin == 0
 
     def _next_snapshot(self) -> Any:
-        """Where they go; what waits is counted before, if there is no space."""
+        """Return the buffer of the next snapshot; if all are full, count them first."""
         if self.held_back == len(self.snapshots):
             self._count_waiting()
         if self.noted + self.held_back == self.own.MOST_COUNTED:
@@ -243,7 +243,7 @@ class CudaBits(CudaWords):
         return self.snapshots[self.held_back]
 
     def _count_waiting(self) -> None:
-        """Count the values that wait."""
+        """Count the buffered values."""
         self._count_marked()
         if self.marginals:
             self.count(self.waiting, self.held_back, self.planes)
@@ -251,7 +251,7 @@ class CudaBits(CudaWords):
         self.held_back = 0
 
     def _flush_counts(self) -> None:
-        """Add what waits and what the planes hold to the counts."""
+        """Add the buffered values and the planes to the counts."""
         if self.held_back:
             self._count_waiting()
         if self.noted:
@@ -280,7 +280,7 @@ class CudaBits(CudaWords):
         return self.adding_all.bytes
 
     def _place_energies(self) -> None:
-        """Put what energies are made of on the device."""
+        """Place the arrays of energies on the device."""
         if not self.energy and not self.observing.of_energy:
             return
         found = self._energy_parts()
@@ -295,11 +295,11 @@ class CudaBits(CudaWords):
             self.observe_energies = self._energies_to(self.adding_all, every)
 
     def _energy_parts(self) -> SpinEnergy:
-        """What energies are made of, by place."""
+        """Return pairs and fields of the energy, by place."""
         return spin_energy(self.plan.graph, self.data.variable)
 
     def _energies_to(self, how: Adding, energy: Any) -> Callable[[int], None]:
-        """A function that adds up the energies of some chains, to energy[record, chain]."""
+        """Return a function that writes the energies of some chains to energy[record, chain]."""
         firsts, columns = (to_device(self.cuda, array) for array in (how.firsts, how.columns))
         parts = self.cuda.device_array((how.parts, len(how.firsts), how.width), np.float64)
         threads, items = self.own.THREADS, how.parts * len(how.firsts)
@@ -316,7 +316,7 @@ class CudaBits(CudaWords):
         return keep
 
     def _place_sums(self) -> None:
-        """Place what is counted for observables: bits of words."""
+        """Place the arrays of sums that observables need, for spins as bits."""
         terms, own = self.observing.summed.terms, self.summing
         together = max(self._snapshots(), 1)
         sizes = (own.THREADS, own.EIGHT, own.MOST_EIGHTS, together)
@@ -326,7 +326,7 @@ class CudaBits(CudaWords):
         self.terms, self.pieces = (to_device(self.cuda, array) for array in (places, pieces))
 
     def _observe(self) -> None:
-        """Measure every chain; what is no sum from a byte for each of its values."""
+        """Measure every chain; observables that are not sums read one byte per value."""
         if self.observing.of_states:
             items = (self.chains, len(self.places))
             spread = configure(self.own.spread_bits, items, self.own.THREADS)
@@ -334,7 +334,7 @@ class CudaBits(CudaWords):
         super()._observe()
 
     def _keep_sums(self) -> None:
-        """Mark the last snapshot, which is counted with others, or count the values as they are."""
+        """Mark the last snapshot to count it with others, or count the present values."""
         record = self.observing.filled
         if self.blocks_of_sums:
             if not self.marked:
@@ -346,7 +346,7 @@ class CudaBits(CudaWords):
             self.observe_energies(record)
 
     def _count_marked(self) -> None:
-        """Count the snapshots that are marked, for observables."""
+        """Count the marked snapshots for observables."""
         rows, self.marked = self.marked, []
         if rows:
             step = rows[-1] - rows[0]
@@ -388,7 +388,7 @@ class CudaBits(CudaWords):
         return counts
 
     def _read(self) -> NDArray[Any]:
-        """All states on the host: [chain, variable]. They come as bits, and are spread here."""
+        """Return all states on the host: [chain, variable]. Bits are copied and unpacked there."""
         n = len(self.places)
         states, width = np.empty((self.chains, n), self.kind), -(-n // 8)
         step = max(_READ_BYTES // n, 1)
@@ -408,11 +408,11 @@ class CudaBits(CudaWords):
                 for k in range(0, rows, _SPREAD):
                     spreading.append(pool.submit(spread, first + k, packed[k : k + _SPREAD]))
             for piece in spreading:
-                piece.result()  # which raises what went wrong
+                piece.result()  # raises the exception of the thread
         return states
 
     def _write(self, states: NDArray[Any]) -> None:
-        """Put states [chain, variable] on the device."""
+        """Copy states [chain, variable] to the device."""
         packed = np.packbits(states[:, self.data.variable].T, axis=1, bitorder="little")
         words = np.zeros((len(packed), 4 * self.words), np.uint8)
         words[:, : packed.shape[1]] = packed

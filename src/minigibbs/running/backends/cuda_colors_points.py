@@ -1,4 +1,4 @@
-"""Scans of points on a GPU: a group of all chains, a block of threads each. See `cuda_points`."""
+"""Scans of points on a GPU: a group of all chains, one block of threads each."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
 
 
 class CudaPoints(CudaColors):
-    """Points, a block of threads a chain: x[chain, place] on the device. See `cuda_points`.
+    """Points, one block of threads per chain: x[chain, place] on the device. See `cuda_points`.
 
-    After each launch the states are turned to x[variable, chain], for all else.
+    After each launch the states are transposed to x[variable, chain] for records and counts.
     """
 
     kernels_name = "cuda_points"
@@ -30,16 +30,16 @@ class CudaPoints(CudaColors):
 
     @property
     def features(self) -> int:
-        """Of a point, at most."""
+        """Largest number of features of a point."""
         groups = self.plan.graph.implicits
         return max(int(group.features.shape[1]) for group in groups if isinstance(group, Points))
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         return 2 * self.chains * len(self.plan.graph), 16 * self.slots
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
-        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        """Place initial states [chain, variable] on the device, or draw them there."""
         graph, data = self.plan.graph, self.data
         self.domain = int(graph.sizes.max())
         self.device_data = to_device(self.cuda, data._replace(homes=data.homes.reshape(-1)))
@@ -61,7 +61,7 @@ class CudaPoints(CudaColors):
         self.launches = self._parts_of_a_sweep()
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """One launch."""
+        """Return the one launch of a sweep."""
         threads = self.own.THREADS if self.chains > _FEW_CHAINS else 2 * self.own.THREADS
         plain = bool((self.data.codes == GAUSSIAN).all())
         groups = len(self.data.codes)
@@ -83,7 +83,7 @@ class CudaPoints(CudaColors):
         self._to_variables()
 
     def _to_variables(self) -> None:
-        """Turn the states of the device."""
+        """Transpose the states of the device."""
         side = self.own.TILE
         items = (self.x.shape[1], self.chains)
         turned = configure(self.own.to_variables, items, (side, side))

@@ -15,23 +15,23 @@ from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.small_tails import SmallTailColors
 
-_SHARING = 4  # threads of a chain that share a site's tables
-_MANY = 40_000  # chains from which on half as many do
+_SHARING = 4  # threads per chain that share a site's tables
+_MANY = 40_000  # chains from which on half as many threads share them
 
 
 class CudaSmall(CudaColors):
     """Small domains, one byte per chain: x[variable, chain] on the device. See `cuda_small`."""
 
     kernels_name = "cuda_small"
-    sites: SimpleNamespace | None = None  # where all are joined by tables: what they are made of
+    sites: SimpleNamespace | None = None  # arrays of sites that are all coupled by tables
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         size = self.chains * len(self.plan.graph)
         return size, 8 * self.slots + self._site_bytes()
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
-        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        """Place initial states [chain, variable] on the device, or draw them there."""
         graph = self.plan.graph
         self.domain = int(graph.sizes.max())
         self._place_small()
@@ -53,7 +53,7 @@ class CudaSmall(CudaColors):
         self.small = [to_device(self.cuda, part) for part in self._arrays()]
 
     def set_weights(self, data: Any) -> None:
-        """Continue with other weights."""
+        """Replace the weights."""
         self.data = data
         if self.sites is not None:
             self._fill_sites()
@@ -62,7 +62,7 @@ class CudaSmall(CudaColors):
         self.launches = self._parts_of_a_sweep()
 
     def _place_sites(self) -> None:
-        """Make space for the fields and tables of all sites, on both sides, and fill it."""
+        """Allocate and fill the fields and tables of all sites, on host and device."""
         sites, most = len(self.data.variable), self.domain
         cells = site_cells(self.data, most)
         shapes = {"fields": (sites, most), "tables": cells.shape}
@@ -78,15 +78,16 @@ class CudaSmall(CudaColors):
         self._fill_sites()
 
     def _fill_sites(self) -> None:
-        """Send the weights."""
+        """Copy the weights to the device."""
         own, data = self.sites, self.data
         assert own is not None
         own.device_fields.copy_to_device(data.base.reshape(own.device_fields.shape))
-        np.take(data.table, own.cells, out=own.tables, mode="clip")  # unchecked: none is outside
+        # "clip" skips the bounds check; all indices are in range.
+        np.take(data.table, own.cells, out=own.tables, mode="clip")
         own.device_tables.copy_to_device(own.tables)
 
     def _arrays(self) -> list[NDArray[Any]]:
-        """What kernels read, with variables instead of places, by which states are stored."""
+        """Return the arrays of kernels, with variables instead of places to index states."""
         data, tails = self.data, isinstance(self.data, SmallTailColors)
         names = (self.own.SmallTails if tails else self.own.Small)._fields
         arrays = {name: getattr(data, name) for name in names}
@@ -99,7 +100,7 @@ class CudaSmall(CudaColors):
         return list(arrays.values())
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """One launch per color, or one for all, with tails or sites that are joined by tables."""
+        """Return one launch per color; or one for all with tails or fully coupled sites."""
         own, x, changed = self.own, self.device_chains.x, self.changed
         if isinstance(self.data, SmallTailColors):
             walkers = -(-self.chains // own.QUAD)
@@ -107,7 +108,8 @@ class CudaSmall(CudaColors):
             whole = self.chains % own.QUAD == 0
             kernel = own.walk_with_tails(self.domain, alike, whole)
             walk, flat = configure(kernel, walkers, own.WALKING), x.reshape(x.size)
-            words = flat.view(np.uint32) if whole else self.changed.view(np.uint32)  # not read
+            # Kernels do not read `words` unless `whole`.
+            words = flat.view(np.uint32) if whole else self.changed.view(np.uint32)
             states = (x, flat, words)
             own_arrays = tuple(self.small)
             return [self._again(walk, own_arrays, self.chains, *states, changed, self.drawn)]
@@ -131,7 +133,7 @@ class CudaSmall(CudaColors):
         return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
 
     def _site_bytes(self) -> int:
-        """Bytes of the tables of all sites, where all are joined by tables; else 0."""
+        """Return the bytes of all tables if all sites are coupled by tables, else 0."""
         data, sites = self.data, len(self.data.variable)
         if isinstance(data, SmallTailColors):
             return 0
@@ -149,9 +151,10 @@ class CudaSmall(CudaColors):
 
 
 def site_cells(data: SmallColors, most: int) -> NDArray[np.int64]:
-    """Where the tables of every place stand: [place, (other place, its value, own value)]."""
+    """Return indices of the tables of every place: [place, (other place, its value, own value)]."""
     sites, values = len(data.variable), np.arange(most)
-    cells = np.full((sites, sites, most, most), len(data.table) - 1)  # which is 0
-    owner = np.repeat(np.arange(sites), sites - 1)  # of single places the entries stand in order
+    cells = np.full((sites, sites, most, most), len(data.table) - 1)  # index of a 0
+    # With one place per block, entries are in order of places.
+    owner = np.repeat(np.arange(sites), sites - 1)
     cells[owner, data.target] = data.start[:, None, None] + values[:, None] + values * data.stride
     return cells.reshape(sites, sites * most * most)

@@ -1,4 +1,4 @@
-"""Chromatic scans of spins on a lattice on a GPU: bits in space. See `cuda_stencil`."""
+"""Chromatic scans of spins on a lattice on a GPU: 32 sites per word. See `cuda_stencil`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from minigibbs.samplers.chromatic.lattice import BITS, packed
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits
 
 _ADDING = 1 << 15  # threads that count the pairs of a chain
-_READ_BYTES = 1 << 28  # of states on their way to or from the host
-_MOST_WORDS = 2**31 - 1  # of a chain
+_READ_BYTES = 1 << 28  # bytes of states per transfer to or from the host
+_MOST_WORDS = 2**31 - 1  # most words of a chain
 
 
 class CudaStencil(CudaWords):
-    """Spins of a lattice, 32 sites of a color in a word: x[chain and unit] on the device."""
+    """Spins of a lattice, 32 sites of a color per word: x[chain and unit] on the device."""
 
     kernels_name = "cuda_stencil"
     data: StencilBits
@@ -45,11 +45,11 @@ class CudaStencil(CudaWords):
         super().__init__(plan, data)
 
     def _packed_model(self) -> Any:
-        """Nothing: pairs are never expanded."""
+        """Return None: pairs are never expanded."""
         return None
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         planes = load("cuda_bits").PLANES if self.marginals else 0
         size = 4 * self.chains * self.units * (2 + planes)
         spread = self.chains * len(self.plan.graph) if self._spreads else 0
@@ -60,16 +60,16 @@ class CudaStencil(CudaWords):
 
     @property
     def _spreads(self) -> bool:
-        """Whether records read a byte per site."""
+        """Whether records need states as one byte per site."""
         several = (measure.sums for measure in self.plan.measures)
         return self.draws or any(sums is None or sums.terms is not None for sums in several)
 
     def _step(self) -> int:
-        """How many chains' states go to or come from the host at a time."""
+        """Return how many chains' states are copied to or from the host at a time."""
         return min(max(_READ_BYTES // len(self.plan.graph), 1), self.chains)
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
-        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        """Place initial states [chain, variable] on the device, or draw them there."""
         self._place_lattice()
         total, bits = self.chains * self.units, load("cuda_bits")
         self.x = self.cuda.device_array(total, np.uint32)
@@ -80,7 +80,7 @@ class CudaStencil(CudaWords):
         self.planes = self.cuda.to_device(np.zeros((planes, total), np.uint32))
         count = configure(bits.count_bits, total, self.own.THREADS)
         self.count = Again(count, (self.x.reshape(1, total), 1, self.planes), None)
-        self.noted, self.most_noted = 0, bits.MOST_COUNTED  # since the planes were empty
+        self.noted, self.most_noted = 0, bits.MOST_COUNTED  # since the planes were cleared
         shape = (len(self.plan.graph) if self._spreads else 0, self.chains)
         self.device_chains = SimpleNamespace(x=self.cuda.device_array(shape, self.kind))
         self._spread_at = -1
@@ -120,16 +120,16 @@ class CudaStencil(CudaWords):
         run(*self.lattice, *self.key, self.free, to_device(self.cuda, fixed), self.chains, self.x)
 
     def _by_unit(self, kernel: Any, rows: int, units: int | None = None) -> Any:
-        """A kernel with a thread per unit and row, which strides along the rows."""
+        """Configure a kernel with one thread per unit and row, which strides along the rows."""
         units = self.units if units is None else units
         across = min(1 << max(units - 1, 0).bit_length(), self.own.THREADS)
         return configure(kernel, (units, rows), (across, self.own.THREADS // across))
 
     def _place_first(self) -> None:
-        """Nothing: every variable has two values."""
+        """Do nothing: every variable has two values."""
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch per color."""
+        """Return one launch per color."""
         lattice = self.data.lattice
         run = self._by_unit(self.own.sweep_color(self.pattern), self.chains, lattice.units)
         arrays = (*self.sides, self.threshold, self.sign, self.none, self.free)
@@ -140,19 +140,19 @@ class CudaStencil(CudaWords):
         ]
 
     def _launch(self, updates: int) -> None:
-        """Make this number of updates of every chain; returns before they are made."""
+        """Make this number of updates of every chain; return before they are done."""
         for _ in range(updates // self.unit):
             self._sweep_once()
 
     def _count(self, counts: Any) -> None:
-        """Count the values as they are, in bits of counters."""
+        """Count the present values in bit-sliced counters."""
         self.count()
         self.noted += 1
         if self.noted == self.most_noted:
             self._flush_counts()
 
     def _flush_counts(self) -> None:
-        """Add what the planes hold to the counts."""
+        """Add the bit-sliced counters to the counts."""
         if self.noted:
             ends = to_device(self.cuda, row_ends(self.plan))
             flush = self._by_unit(self.own.flush_planes, self.kept)
@@ -164,17 +164,17 @@ class CudaStencil(CudaWords):
         return super()._host_counts()
 
     def restore(self, state: State) -> None:
-        """Take up a state."""
-        self._flush_counts()  # to counts that are replaced
+        """Restore a state returned by `state`."""
+        self._flush_counts()  # restored counts replace these
         super().restore(state)
 
     def _evaluations(self, draws: int) -> int:
-        """Every neighbor of every free site."""
+        """Return the number of neighbors of all free sites that were evaluated."""
         degree = len(self.data.lattice.offset)
         return self._sweep * self.chains * degree * self.plan.graph.free
 
     def _place_energies(self) -> None:
-        """Put what energies are made of on the device."""
+        """Place the arrays of energies on the device."""
         if not self.energy and not self.observing.of_energy:
             return
         data, stencil = self.data, self.plan.graph.lattice
@@ -190,7 +190,7 @@ class CudaStencil(CudaWords):
             self.observe_energies = self._energies_to(np.arange(self.chains), every)
 
     def _energies_to(self, chains: NDArray[np.int64], energy: Any) -> Callable[[int], None]:
-        """A function that adds up the energies of some chains, to energy[record, chain]."""
+        """Return a function that writes the energies of some chains to energy[record, chain]."""
         lattice, which = self.data.lattice, to_device(self.cuda, chains)
         shape = (len(chains), len(self.data.strength) + 1)
         sums = self.cuda.to_device(np.zeros(shape, np.int64))
@@ -209,7 +209,7 @@ class CudaStencil(CudaWords):
         return keep
 
     def _keep_sums(self) -> None:
-        """Keep the sums that observables are functions of."""
+        """Store the sums of which observables are functions."""
         record = self.observing.filled
         if self.count_sums:
             self.count_sums(record)
@@ -225,7 +225,7 @@ class CudaStencil(CudaWords):
         super()._keep_states(held, buffer)
 
     def _spread(self) -> None:
-        """Copy all states to bytes [variable, chain], unless they are there."""
+        """Copy all states to bytes [variable, chain], unless that is already done."""
         if self._spread_at != self._sweep and self._spreads:
             states = self.device_chains.x
             self._unpack(0, self.chains, (1, self.chains), states.reshape(states.size))
@@ -236,12 +236,12 @@ class CudaStencil(CudaWords):
         run(*self.lattice, self.x, first, chains, *steps, states)
 
     def _pieces_of_states(self) -> list[tuple[int, int]]:
-        """The first chain of each piece, and how many it has."""
+        """Return the first chain and the number of chains of each piece."""
         step = self._step()
         return [(k, min(step, self.chains - k)) for k in range(0, self.chains, step)]
 
     def _read(self) -> NDArray[Any]:
-        """All states on the host: [chain, variable]."""
+        """Return all states on the host: [chain, variable]."""
         n = len(self.plan.graph)
         states = np.empty((self.chains, n), self.kind)
         for first, rows in self._pieces_of_states():
@@ -251,7 +251,7 @@ class CudaStencil(CudaWords):
         return states
 
     def _write(self, states: NDArray[Any]) -> None:
-        """Put states [chain, variable] on the device."""
+        """Copy states [chain, variable] to the device."""
         for first, rows in self._pieces_of_states():
             piece = np.ascontiguousarray(states[first : first + rows])
             pack = self._by_unit(self.own.pack_words, rows)
@@ -260,7 +260,7 @@ class CudaStencil(CudaWords):
 
 
 def pattern_of(own: Any, data: StencilBits) -> Any:
-    """What the kernels of a lattice are compiled for."""
+    """Return the properties of a lattice for which kernels are compiled."""
     lattice = data.lattice
     wraps, sides = (lattice.wraps != 0).tolist(), lattice.shape.tolist()
     offsets = [
@@ -289,7 +289,7 @@ def pattern_of(own: Any, data: StencilBits) -> Any:
 
 
 def pair_counts(stencil: Stencil) -> NDArray[np.int64]:
-    """How many pairs have a coupling, of each offset that has any."""
+    """Count the pairs with a coupling, of each offset that has any."""
     if stencil.uniform:
         counts = [stencil.count(k) for k in np.flatnonzero(stencil.weights).tolist()]
     else:

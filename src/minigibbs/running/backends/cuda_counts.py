@@ -1,6 +1,7 @@
-"""How often values occur, alone or two together, among all chains on a GPU: what learning needs.
+"""Counts of values and pairs of values over all chains on a GPU, for learning.
 
-Values become bits first, 32 chains in a word; two values occur together where their bits agree.
+Values are first converted to bits, 32 chains per word; two values occur together in a chain if both
+bits are set.
 
 Importing this module needs numba-cuda.
 """
@@ -12,7 +13,7 @@ import numpy as np
 from minigibbs.running.backends.device.toolchain import cuda, entry
 
 THREADS = 128
-WORD = 32  # chains in a word
+WORD = 32  # chains per word
 
 
 @entry
@@ -32,7 +33,7 @@ def mark_values(x, first, sizes, marks):
 
 @entry
 def mark_bits(x, variable, first, last, marks):
-    """The same of spins, which are bits x[place, word] already; `last` has those of the last."""
+    """Mark spins, which are already bits x[place, word]; `last` masks the last word."""
     item, words = cuda.grid(1), marks.shape[0]
     if item < words * x.shape[0]:
         place, word = item // words, item % words
@@ -44,7 +45,7 @@ def mark_bits(x, variable, first, last, marks):
 
 @entry
 def count_marks(marks, one, other, counts):
-    """How many chains have both marks of each pair."""
+    """Count the chains that have both marks of each pair."""
     k = cuda.grid(1)
     if k < counts.size:
         a, b, total = one[k], other[k], 0

@@ -1,7 +1,7 @@
-"""A group of all chains on a GPU; launches short enough to watch and to interrupt.
+"""Group of all chains on a GPU, advanced by launches short enough to interrupt.
 
-The compiled side is `cuda_kernels`. Memory is planned before any is taken. Marginals are counted
-once per sweep, over rows of chains; the first chain of each row has its records kept.
+The compiled side is `cuda_kernels`. Memory is planned before it is allocated. Marginals are counted
+once per sweep, over rows of chains; records of the first chain of each row are stored.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from minigibbs.running.plan import Plan
 from minigibbs.samplers.base import Carried, SweepSampler, carries
 from minigibbs.system import memory
 
-WARP = 32  # threads of a warp, which go in step
-_TURNED = 1 << 28  # bytes that are turned round at a time
-_TILE = (32, 8)  # threads that do
-PATH = 1 << 16  # steps of a scan that are written down at a time
-COUNT_EVERY = 1024  # updates of a sweep from which on a kernel of its own counts marginals
-_BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
-_SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
-_PART = 64  # factors whose energies a thread adds up, at least
-_ADDING = 1 << 17  # threads that add up energies of one record, at most
-_OBSERVED = 4  # part of the buffer that observables take
-_TERMS, _MOST_TERMS = 8, 64  # sums that a thread counts, at least and at most
+WARP = 32  # threads of a warp, which run synchronized
+_TURNED = 1 << 28  # bytes that are transposed at a time
+_TILE = (32, 8)  # threads of a block that transposes
+PATH = 1 << 16  # steps of a scan that are generated at a time
+COUNT_EVERY = 1024  # updates of a sweep from which on a separate kernel counts marginals
+_BUFFER_BYTES = 1 << 28  # approximate size of the device's buffer of kept states
+_SPARE_BYTES = 1 << 28  # device memory left for the driver
+_PART = 64  # least number of factors whose energies a thread sums
+_ADDING = 1 << 17  # most threads that sum energies of one record
+_OBSERVED = 4  # observables use 1 / _OBSERVED of the buffer
+_TERMS, _MOST_TERMS = 8, 64  # least terms that a thread counts, and most multiples of that
 
 
 def load_kernels() -> Any:
-    """The compiled side for chains of one thread each; see `load`."""
+    """Load the kernels with one thread per chain; see `load`."""
     return load("cuda_kernels")
 
 
@@ -61,17 +61,17 @@ class CudaGroup(Group):
         self.kind = np.dtype(plan.graph.state_type)
         self.scan = first_scan(plan)
         self.kept, self._clock = plan.rows, 0
-        self._counted = np.zeros(2, np.int64)  # how often, and the clock of the last time
+        self._counted = np.zeros(2, np.int64)  # number of counts, and the clock of the last one
         self.energy = "energy" in plan.kept
         self.draws = "draws" in plan.kept
         self.marginals = "marginals" in plan.kept
         self.every = plan.graph.free or COUNT_EVERY  # updates between two counts: a sweep
-        # Whether the kernels that advance count, since launches would take longer than sweeps.
+        # Whether the kernels that advance also count: separate launches take longer than a sweep.
         self.within = self.marginals and 0 < plan.graph.free < COUNT_EVERY
         self.recording = False
-        self._path: Any = None  # the next stretch of the scan, and how much of it is done
+        self._path: Any = None  # the next stretch of the scan, of which `_walked` steps are done
         self._walked = 0
-        self._path_begin: Any = None  # the scan where that begins
+        self._path_begin: Any = None  # the scan at the beginning of the stretch
         self.sweeping = plan.sampler.sweeps
         check_data(data)
         check_measures(plan)
@@ -80,20 +80,20 @@ class CudaGroup(Group):
 
     @property
     def clock(self) -> int:
-        """Recorded updates of each chain so far."""
+        """Number of recorded updates of each chain so far."""
         return self._clock
 
     @property
     def unit(self) -> int:  # type: ignore[override]
-        """Updates that are made together."""
+        """Number of updates that are made together."""
         return self.plan.unit
 
     def _packed_model(self) -> Any:
-        """The flat arrays that kernels read."""
+        """Return the flat arrays that kernels read."""
         return self.plan.graph.packed
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         space = self.plan.sampler.workspace(self.plan.graph, self.data)
         self.space = space
         self.domain = int(self.model.rows["domain"].max())
@@ -107,13 +107,13 @@ class CudaGroup(Group):
         return each * self.chains, 4 * PATH
 
     def _plan_memory(self) -> None:
-        """Refuse more chains than fit, before anything is taken."""
+        """Refuse more chains than fit, before memory is allocated."""
         chains, once = self._chain_bytes()
         fixed = _bytes(self.model) + _bytes(self.data) + once + _SPARE_BYTES
         records = self._plan_records()
         free = self.cuda.free_bytes()
         need, each = fixed + records + chains, max(chains // self.chains, 1)
-        self.free_bytes = free - need  # what is left, about
+        self.free_bytes = free - need  # approximate bytes left
         if need <= free:
             return
         way_out = f"{max((free - fixed - records) // each, 0):,} chains would fit"
@@ -128,12 +128,12 @@ class CudaGroup(Group):
         )
 
     def _plan_records(self) -> int:
-        """Choose what is held of the kept chains; returns the bytes that all records take.
+        """Choose the buffers of the kept chains; return the bytes of all records.
 
-        Energies need whole states, draws only the variables chosen.
+        Energies need whole states, draws only the selected variables.
         """
         every = np.arange(len(self.model.rows), dtype=np.int32)
-        self.held: list[NDArray[np.int32]] = []  # by buffer: the first has energies, the last draws
+        self.held: list[NDArray[np.int32]] = []  # [buffer]: first for energies, last for draws
         if self.energy or (self.draws and self.plan.variables is None):
             self.held.append(every)
         if self.draws and self.plan.variables is not None:
@@ -147,21 +147,21 @@ class CudaGroup(Group):
         return size + self._plan_measures() + 8 * self.kept * (values + 1)
 
     def _plan_measures(self) -> int:
-        """Choose how many records of observables wait on the device; returns their bytes."""
+        """Choose how many records of observables the device buffers; return their bytes."""
         buffer, by_parts = _BUFFER_BYTES // _OBSERVED, self._observed_parts() > 1
         self.observing = Observing(self.cuda, self.plan, buffer, by_parts)
         return self.observing.bytes + self._parts_bytes()
 
     def _observed_parts(self) -> int:
-        """Threads that share in the energy of a chain, where it is observed."""
+        """Return the number of threads per chain that compute an observed energy."""
         return self._parts(self.chains)
 
     def _parts_bytes(self) -> int:
-        """Bytes of what they add up."""
+        """Return the bytes of their partial sums."""
         return 8 * self._observed_parts() * self.chains if self.observing.of_energy else 0
 
     def place(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
-        """Begin: first states [chain, variable], and streams [chain, 4]."""
+        """Place initial states [chain, variable] and streams [chain, 4] on the device."""
         self._place_model()
         self._place_chains(states, words)
         self._place_records()
@@ -169,7 +169,7 @@ class CudaGroup(Group):
         self._begin()
 
     def _begin(self) -> None:
-        """Let the sampler set what it carries."""
+        """Let the sampler initialize its auxiliary state."""
         arguments = (self.device_data, self.device_model, self.device_chains)
         if self.sweeping:
             self._by_chain(self.kernels.start_sweeps)(*arguments, self.device_replicas)
@@ -177,7 +177,7 @@ class CudaGroup(Group):
             self._by_chain(self.kernels.start_chains)(*arguments)
 
     def states(self) -> NDArray[Any]:
-        """All states, copied to the host: [chain, variable]."""
+        """Return all states, copied to the host: [chain, variable]."""
         with without_size_warnings():
             return self._turned(self.device_chains.x)
 
@@ -199,7 +199,7 @@ class CudaGroup(Group):
             self._carry_over(sampler, before)
 
     def _carry_over(self, sampler: SweepSampler, before: CudaGroup) -> None:
-        """Let the sampler carry over what chains carry, one chain after another on the host."""
+        """Let the sampler convert the auxiliary state, one chain after another on the host."""
         with without_size_warnings():
             arrays = [
                 [group._turned(array) for array in (group.device_chains.carried, replicas)]
@@ -218,7 +218,7 @@ class CudaGroup(Group):
             self._turn(arrays[1][1], self.device_replicas)
 
     def _by_chain(self, kernel: Any) -> Any:
-        """A kernel with a thread per chain."""
+        """Configure a kernel with one thread per chain."""
         return configure(kernel, self.chains, self.kernels.THREADS)
 
     def _place_model(self) -> None:
@@ -259,13 +259,13 @@ class CudaGroup(Group):
         self._make_rows(self.length // self.plan.thin)
 
     def _place_first(self) -> None:
-        """Send where the values of each variable begin."""
+        """Copy the index of each variable's first value to the device."""
         sizes = self.model.rows["domain"]
         first = np.concatenate([self.model.first, self.model.first[-1:] + sizes[-1:]])
         self.device_first = self.cuda.to_device(first)
 
     def _place_measures(self) -> None:
-        """Make space for what is observed."""
+        """Allocate space for observables."""
         self.summing = load("cuda_sums")
         if not self.plan.observe:
             return
@@ -273,7 +273,7 @@ class CudaGroup(Group):
         self._place_sums()
 
     def _place_sums(self) -> None:
-        """Place what is counted for observables."""
+        """Place the arrays of sums that observables need."""
         terms, threads = self.observing.summed.terms, self.summing.THREADS
         pieces, *tiles = share(terms.ends, self.chains, threads, _TERMS, _MOST_TERMS)
         arrays = [to_device(self.cuda, array) for array in (*terms[:2], pieces)]
@@ -288,7 +288,7 @@ class CudaGroup(Group):
             self.observed_parts = self.cuda.device_array(shape, np.float64)
 
     def _observe(self) -> None:
-        """Measure every chain, and keep the means over rows."""
+        """Measure every chain, and store the means over rows."""
         self.observing.measure_states(self.device_chains.x)
         self._keep_sums()
         self.observing.filled += 1
@@ -296,7 +296,7 @@ class CudaGroup(Group):
             self._take_observed()
 
     def _keep_sums(self) -> None:
-        """Keep the sums that observables are functions of."""
+        """Store the sums of which observables are functions."""
         record = self.observing.filled
         if self.count_sums:
             self.count_sums(record)
@@ -311,7 +311,7 @@ class CudaGroup(Group):
             total(self.observed_parts, self.observing.energies[record])
 
     def _take_observed(self) -> None:
-        """Move what was observed to the host."""
+        """Move the buffered observables to the host."""
         if not self.plan.observe or not self.observing.filled:
             return
         first, averages = int(self.observer.count[0]), self.observing.fetch()
@@ -323,7 +323,7 @@ class CudaGroup(Group):
         return self.cuda.to_device(np.zeros((self.kept, values), np.int64))
 
     def _make_rows(self, records: int) -> None:
-        """Space for this number of records on the host; the present ones are kept."""
+        """Allocate host arrays for this number of records; the present ones are kept."""
         drawn = len(self.held[-1]) if self.draws else 0
         shapes: dict[str, tuple[tuple[int, ...], Any]] = {
             "draws": ((records if drawn else 0, self.kept, drawn), self.kind),
@@ -354,9 +354,9 @@ class CudaGroup(Group):
             self.cuda.synchronize()
 
     def _launch(self, updates: int) -> None:
-        """Make this number of updates of every chain; returns before they are made."""
+        """Make this number of updates of every chain; return before they are done."""
         arguments = (self.device_data, self.device_model, self.device_chains)
-        if not self.scan.variables:  # everything is clamped: time passes, nothing changes
+        if not self.scan.variables:  # everything is clamped: only the clock advances
             return
         if self.sweeping:
             run, sweeps = self._by_chain(self.kernels.advance_sweeps), updates // self.unit
@@ -373,14 +373,14 @@ class CudaGroup(Group):
             clock += len(path)
 
     def _counting(self, clock: int) -> Any:
-        """What a kernel that advances from a clock on counts."""
+        """Return the counting schedule of a kernel that advances from `clock` on."""
         every = self.every if self.within and self.recording else 0
         left = every - clock % every if every else 0
         return self.kernels.Counting(self.device_first, self.counts, every, left)
 
     def _paths(self, updates: int) -> Iterator[Any]:
-        """The next variables of the scan that all chains share, in pieces."""
-        if updates == 0:  # to compile
+        """Generate the next variables of the shared scan, in pieces."""
+        if updates == 0:  # an empty path only compiles
             yield self._path[:0]
         while updates:
             if self._walked == len(self._path):
@@ -391,7 +391,7 @@ class CudaGroup(Group):
             updates -= step
 
     def _new_path(self) -> None:
-        """Write down the next stretch of the scan; where it began is kept for `state`."""
+        """Generate the next stretch of the scan; `state` needs the scan at its beginning."""
         scan = self.scan
         self._path_begin = (scan.order.copy(), scan.position.copy(), scan.stream.copy())
         steps = np.empty(PATH, np.int32)
@@ -400,7 +400,7 @@ class CudaGroup(Group):
         self._path, self._walked = self.cuda.to_device(steps), 0
 
     def _record_until(self, clock: int) -> None:
-        """Run on to a clock, counting and keeping what is due on the way."""
+        """Run until a clock; count and record when due."""
         while self._clock < clock:
             before, due = self._clock, min(clock, _next(self._clock, self.plan.thin))
             if not self.within:
@@ -445,20 +445,20 @@ class CudaGroup(Group):
             self._flush()
 
     def _keep_energies(self) -> None:
-        """Keep the kept chains' energies; here they are taken later, of all records at once."""
+        """Do nothing: energies are computed in `_flush`, for all buffered records at once."""
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
-        """Keep some variables of the kept chains as the buffer's next record."""
+        """Copy some variables of the kept chains to the buffer's next record."""
         keep = configure(self.kernels.keep_states, (self.kept, len(held)), (WARP, 4))
         keep(self.device_chains.x, self.device_heads, held, self.filled, buffer)
 
     def _host_counts(self) -> NDArray[np.int64]:
-        """The counts so far: [row, value]."""
+        """Return the counts so far: [row, value]."""
         counts: NDArray[np.int64] = self.counts.copy_to_host()
         return counts
 
     def _flush(self) -> None:
-        """Move what was kept to the host."""
+        """Move the buffered records to the host."""
         with without_size_warnings():
             self._flush_rows()
 
@@ -473,7 +473,7 @@ class CudaGroup(Group):
         self.flushed, self.filled = rows.stop, 0
 
     def _kept_energies(self) -> NDArray[np.float64]:
-        """The energies of the kept states on the device: [record, row]."""
+        """Compute the energies of the kept states on the device: [record, row]."""
         across, parts = min(_power_of_2(self.kept), WARP), self._parts(self.kept)
         threads = self.kernels.THREADS
         each = self.cuda.device_array((self.filled, parts, self.kept), np.float64)
@@ -495,12 +495,12 @@ class CudaGroup(Group):
         return found
 
     def _parts(self, chains: int) -> int:
-        """Number of parts, one per thread, into which the factors are cut."""
+        """Return the number of parts, one per thread, into which the factors are split."""
         factors = len(self.model.pair) + len(self.model.factors)
         return max(min(-(-factors // _PART), _ADDING // chains), 1)
 
     def state(self) -> State:
-        """Copies of the device's arrays, by chain; the scan as it was where its path begins."""
+        """Return copies of the device's arrays, by chain, and the scan where its path begins."""
         self._flush()
         chains, (order, position, stream) = self.device_chains, self._path_begin
         return {
@@ -521,7 +521,7 @@ class CudaGroup(Group):
         }
 
     def restore(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state returned by `state`."""
         self.observer.restore(state)
         chains = self.device_chains
         for name, array in (
@@ -543,7 +543,7 @@ class CudaGroup(Group):
         self.filled, self.flushed = 0, self.records
 
     def _turned(self, array: Any) -> NDArray[Any]:
-        """A device's array [item, chain] on the host: [chain, item]."""
+        """Copy a device's array [item, chain] to the host: [chain, item]."""
         rows = np.empty((array.shape[1], array.shape[0]), array.dtype)
         for first, step in self._pieces(rows):
             piece = rows[first : first + step]
@@ -553,7 +553,7 @@ class CudaGroup(Group):
         return rows
 
     def _turn(self, rows: NDArray[Any], array: Any) -> None:
-        """Put an array [chain, item] into a device's array [item, chain]."""
+        """Copy an array [chain, item] to a device's array [item, chain]."""
         for first, step in self._pieces(rows):
             piece = np.ascontiguousarray(rows[first : first + step])
             turn = configure(self.kernels.turn, piece.shape, _TILE)
@@ -561,37 +561,37 @@ class CudaGroup(Group):
 
     @staticmethod
     def _pieces(rows: NDArray[Any]) -> list[tuple[int, int]]:
-        """Where pieces of rows begin: some at a time, since the device needs space."""
+        """Split rows into pieces, because the device needs space to transpose each."""
         step = max(_TURNED // max(rows[:1].nbytes, 1), 1)
         return [(first, step) for first in range(0, len(rows) if rows.size else 0, step)]
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
-        """The records from number `first` on: [record, row, ...]."""
+        """Return the records from index `first` on: [record, row, ...]."""
         self._flush()
         return super().rows(first)
 
     def recorded(self) -> dict[str, NDArray[Any]]:
-        """What has a row per record."""
+        """Return the arrays with one row per record."""
         return self._rows | {"observed": self.observer.series}
 
     def grow(self, length: int) -> None:
-        """Make space for more records."""
+        """Allocate space for more records."""
         self.length = length
         self._make_rows(length // self.plan.thin)
 
     def energies(self) -> NDArray[np.float64]:
-        """The energies that are on the host already: of every `energy_every`-th record."""
+        """Return the energies already on the host, of every `energy_every`-th record."""
         every = self.plan.energy_every
         return self._rows["energy"][every - 1 : self.flushed : every].T
 
     def counted(self) -> Counted:
-        """The counts that the device has added up."""
+        """Return the counts that the device has accumulated."""
         counts = self._host_counts()
         times = int(self._counted[0]) if counts.shape[1] else 0
         return Counted(counts, visits(self.plan, times))
 
     def collect(self) -> Collected:
-        """A row for each chain that is recorded one by one."""
+        """Return the results, one row per recorded chain."""
         state = self.state()
         counts = state["counts"]
         if self.marginals and uncounted(state):
@@ -603,27 +603,27 @@ class CudaGroup(Group):
 
 
 def row_ends(plan: Plan) -> NDArray[np.int64]:
-    """Where rows of chains begin, and the last one ends: [row + 1]."""
+    """Return the bounds of rows of chains: [row + 1]."""
     ends: NDArray[np.int64] = (np.arange(plan.rows + 1) * plan.chains) // plan.rows
     return ends
 
 
 def visits(plan: Plan, times: int) -> NDArray[np.int64]:
-    """Divisor of the counts of each row, if all chains were counted this number of times."""
+    """Return the divisor of the counts of each row after this number of counts."""
     return np.diff(row_ends(plan)) * times  # type: ignore[no-any-return]
 
 
 def uncounted(state: State) -> bool:
-    """Whether the present states have not been counted yet."""
+    """Return whether the present states have not been counted yet."""
     return bool(state["clock"][0] != state["counted"][1])
 
 
 def collect_rows(
     plan: Plan, state: State, rows: dict[str, NDArray[Any]], counts: NDArray[np.int64]
 ) -> Collected:
-    """A group's records by row; the counts include the state at the end.
+    """Collect a group's records by row; the counts include the last state.
 
-    So the shortest run has marginals.
+    Thus even the shortest run has marginals.
     """
     clock = int(state["clock"][0])
     times = int(state["counted"][0]) + uncounted(state) if counts.shape[1] else 0
@@ -648,7 +648,7 @@ def collect_rows(
 
 
 def count_states(plan: Plan, states: NDArray[Any]) -> NDArray[np.int64]:
-    """How often each value stands in the states [chain, variable], by row of chains."""
+    """Count the occurrences of each value in states [chain, variable], by row of chains."""
     ends, first = row_ends(plan), plan.graph.first
     return np.stack(
         [
@@ -659,7 +659,7 @@ def count_states(plan: Plan, states: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def check_data(value: Any) -> None:
-    """Refuse data that a GPU cannot take: a user's own function."""
+    """Refuse data that a GPU cannot use: a user's own function."""
     if isinstance(value, tuple):
         for part in value:
             check_data(part)
@@ -671,7 +671,7 @@ def check_data(value: Any) -> None:
 
 
 def check_measures(plan: Plan) -> None:
-    """Refuse observables that a GPU cannot take."""
+    """Refuse observables that a GPU cannot measure."""
     for name, measure in zip(plan.observe, plan.measures, strict=True):
         if measure.function is None:
             raise SampleError(
@@ -684,14 +684,14 @@ def check_measures(plan: Plan) -> None:
 
 @contextmanager
 def without_size_warnings() -> Iterator[None]:
-    """Keep Numba from warning that few chains leave most of the GPU idle: the user knows."""
+    """Suppress Numba's warning that few chains leave most of the GPU idle."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*Grid size")
         yield
 
 
 def _power_of_2(count: int) -> int:
-    """The least power of 2 that is not below a count."""
+    """Return the smallest power of 2 that is at least `count`."""
     return 1 << (count - 1).bit_length()
 
 

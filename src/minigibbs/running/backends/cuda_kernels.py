@@ -1,10 +1,10 @@
-"""Chains on a GPU: one thread a chain, by the very functions that run on the CPU.
+"""Kernels with one thread per chain, which call the same update functions as the CPU.
 
-Chains lie side by side: the last axis of every array is the chain, so that the threads of a warp,
-which visit the same variable at the same time, read neighboring bytes of the state and the same
-bytes of the model. The order of the visits is written down beforehand, once for all chains.
+The last axis of every array is the chain. The threads of a warp visit the same variable at the
+same time. They read neighboring bytes of the state and the same bytes of the model. The order of
+the visits is generated in advance, once for all chains.
 
-Importing this module needs numba-cuda; `backends.cuda` says so kindly where it is missing.
+Importing this module needs numba-cuda; `backends.cuda` raises a clear error if it is missing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from minigibbs.samplers.base import begin, begin_sweeps, sweep, update
 
 dispatch_by_type(DISPATCHED)
 
-THREADS = 128  # in a block
-NARROW = 2 * DENSE_DOMAIN  # as many weights as a thread may have in shared memory
+THREADS = 128  # per block
+NARROW = 2 * DENSE_DOMAIN  # largest number of weights of a thread in shared memory
 _TALLIES = CHANGES + 1
 
 
@@ -35,18 +35,18 @@ class ChainArrays(NamedTuple):
     x: Any  # [n, c]
     streams: Any  # [4, c]
     carried: Any  # [carried, c]
-    weights: Any  # [2D, c]; [0, c] if domains are so small that each thread has its own
+    weights: Any  # [2D, c]; [0, c] if domains are small enough for shared memory
     scratch: Any  # [scratch, c]
     tally: Any  # [5, c]
 
 
 class Counting(NamedTuple):
-    """Where the kernels that advance count marginals, and when."""
+    """Marginal counts of the kernels that advance, and when they are updated."""
 
-    first: Any  # [n + 1] where the values of each variable begin
+    first: Any  # [n + 1] index of each variable's first value
     counts: Any  # [row of chains, value]
     every: int  # updates between two counts; 0 to count nothing
-    left: int  # updates until the next one
+    left: int  # updates until the next count
 
 
 @cuda.jit(device=True)
@@ -59,7 +59,7 @@ def _count(counting, x, c):
 
 @kernel
 def _load(chains, c, stream, tally, weights):
-    """One chain's view, with its generator and counters in registers."""
+    """Return a view of one chain, with its generator and counters in registers."""
     for k in range(4):
         stream[k] = chains.streams[k, c]
     for k in range(_TALLIES):
@@ -77,7 +77,7 @@ def _store(chains, c, chain):
 
 @kernel
 def _step(data, model, chain, i):
-    old = chain.x[i]  # read early, for it is slow to come
+    old = chain.x[i]  # loaded early to hide the latency
     value = update(data, model, chain, i)
     chain.x[i] = value
     chain.tally[CHANGES] += value != old
@@ -85,9 +85,9 @@ def _step(data, model, chain, i):
 
 @cache
 def advance(rows):
-    """A kernel that updates the variables on a path, one after the other, in all chains.
+    """Return a kernel that updates the variables on a path, in order, in all chains.
 
-    Each thread has this number of rows of weights in its block's shared memory.
+    Each thread has `rows` weights in its block's shared memory.
     """
 
     @entry
@@ -112,7 +112,7 @@ def advance(rows):
 
 @entry
 def advance_wide(data, model, chains, path, counting):
-    """As `advance`, for domains of any size: the weights are in global memory."""
+    """Advance like `advance`, for domains of any size: the weights are in global memory."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
@@ -130,7 +130,7 @@ def advance_wide(data, model, chains, path, counting):
 
 @entry
 def advance_apart(data, model, chains, scan, updates, counting):
-    """The same, with each chain on a random path of its own."""
+    """Advance like `advance_wide`, with a random path per chain."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
@@ -147,7 +147,7 @@ def advance_apart(data, model, chains, scan, updates, counting):
 
 @entry
 def start_chains(data, model, chains):
-    """Let the sampler set what it carries, for every chain's first state."""
+    """Let the sampler initialize its auxiliary state for every chain's initial state."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
@@ -158,7 +158,7 @@ def start_chains(data, model, chains):
 
 @entry
 def advance_sweeps(data, model, chains, replicas, sweeps, counting):
-    """Sweeps of samplers that move all variables at once; replicas are [.., c]."""
+    """Run sweeps of samplers that update all variables at once; replicas are [.., c]."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
@@ -172,7 +172,7 @@ def advance_sweeps(data, model, chains, replicas, sweeps, counting):
 
 @entry
 def start_sweeps(data, model, chains, replicas):
-    """Let a sampler that sweeps set what it carries, for every chain's first state."""
+    """Let a sampler of whole sweeps initialize its auxiliary state for every chain."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
@@ -198,7 +198,7 @@ def count_values(x, first, counts):
     """Add each variable's values, over groups of chains, to counts[group, first + value].
 
     Of C chains in K groups, group k holds those from k * C // K up to (k + 1) * C // K. A block
-    counts one variable, group after group, in shared memory of a place per value.
+    counts one variable, group after group, in shared memory with one counter per value.
     """
     i, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
     bins = cuda.shared.array(0, np.int32)
@@ -217,7 +217,7 @@ def count_values(x, first, counts):
 
 @entry
 def count_wide(x, first, counts):
-    """The same, for domains too large for shared memory, or groups too small for a block."""
+    """Count like `count_values`, for domains too large for shared memory or for small groups."""
     c, variable = cuda.grid(2)
     if c < x.shape[1]:
         group = ((c + 1) * len(counts) - 1) // x.shape[1]
@@ -236,7 +236,7 @@ def keep_states(x, kept, variables, place, states):
 
 @lru_cache(maxsize=64)
 def observe_kernel(function):
-    """A kernel that measures an observable of every chain: values[0, number, chain]."""
+    """Return a kernel that measures an observable of every chain: values[0, number, chain]."""
 
     @entry
     def observe(parameters, x, values):
@@ -249,11 +249,11 @@ def observe_kernel(function):
 
 @entry
 def average_rows(values, place, first, averages):
-    """Means over rows of chains, to averages[place + record, row, first + number].
+    """Average over rows of chains, to averages[place + record, row, first + number].
 
     `values` are [record, number, chain]. Of C chains in K rows, row k holds those from k * C // K
-    up to (k + 1) * C // K. A block takes a row, a number and a record; the order of the sums does
-    not depend on anything but the block's size.
+    up to (k + 1) * C // K. One block computes the mean of a row, number and record. The order of
+    summation depends only on the block size.
     """
     row, thread = cuda.blockIdx.x, cuda.threadIdx.x
     chains, rows = values.shape[2], averages.shape[1]
@@ -276,10 +276,10 @@ def average_rows(values, place, first, averages):
 
 @entry
 def part_energies(model, states, parts):
-    """Energies of kept states [record, variable, kept chain], by part of the factors.
+    """Compute energies of kept states [record, variable, kept chain], by part of the factors.
 
-    Into parts[record, part, chain]. Which factors make a part depends on their number and that of
-    the parts alone, so that sums never differ.
+    The result is parts[record, part, chain]. The factors of a part depend only on its index and the
+    number of parts, so sums are reproducible.
     """
     k, first = cuda.grid(2)
     count, step = parts.shape[1], cuda.gridsize(2)[1]
@@ -291,7 +291,7 @@ def part_energies(model, states, parts):
 
 @entry
 def sum_parts(parts, energy):
-    """The sums over all parts: a block of threads for each record and chain."""
+    """Sum over all parts, with one block of threads per record and chain."""
     sums = cuda.shared.array(THREADS, np.float64)
     k, thread = cuda.blockIdx.x, cuda.threadIdx.x
     for record in range(cuda.blockIdx.y, parts.shape[0], cuda.gridDim.y):

@@ -1,9 +1,9 @@
-"""Temperature ladders of spins on a GPU: a word holds one level of 32 ladders.
+"""Kernels for temperature ladders of spins on a GPU: a word has one level of 32 ladders.
 
 The words of all ladders are x[place, group of 32 ladders, level], with the levels of each twin
 padded to a multiple of four. A thread updates one spin on four levels of 32 ladders, whose words it
-loads together: one Philox call gives the random bits of four levels of one ladder, as on the CPU
-(`samplers.tempering.spins`). States, exchanges and clusters have the same bits there.
+loads together. One Philox call gives the random bits of four levels of one ladder, as on the CPU
+(`samplers.tempering.spins`). States, exchanges and clusters equal those of the CPU bit by bit.
 
 Importing this module needs numba-cuda.
 """
@@ -36,7 +36,7 @@ _HALF_WORD = 2.0**-32
 
 @literal
 def _alone(data, block, lane, key0, key1, replica, beta, sweep, x, column, bit):
-    """The new value of one replica, bit number `bit` of its words, where random bits are few."""
+    """Draw bit `bit` of a column, one replica that may need further random bits."""
     place = block.first + lane
     variable, field = np.uint32(data.variable[place]), data.base[place]
     entry = block.entry + lane
@@ -53,7 +53,7 @@ def _alone(data, block, lane, key0, key1, replica, beta, sweep, x, column, bit):
 
 @literal
 def _renewed(data, block, lane, key0, key1, own, quad, column, bit, level, betas, sweep, x, word):
-    """A word of new values, with one of them drawn with as many random bits as it needs."""
+    """Return a word in which one replica is redrawn with as many random bits as it needs."""
     replica, beta = np.int64(QUAD) * np.int64(own) + level, betas[np.uint64(QUAD * quad + level)]
     where = QUAD * column + level
     one = _alone(data, block, lane, key0, key1, replica, beta, sweep, x, where, bit)
@@ -62,7 +62,7 @@ def _renewed(data, block, lane, key0, key1, own, quad, column, bit, level, betas
 
 @cache
 def sweep_levels(kind):
-    """A kernel that updates all spins of one color on all levels; log-odds have type `kind`."""
+    """Return a kernel that updates spins of a color on all levels; log-odds have type `kind`."""
     nothing = kind(0.0)
 
     @entry(fastmath=False)
@@ -75,7 +75,7 @@ def sweep_levels(kind):
         item = np.int64(cuda.grid(1))
         number, rest = first_block + item // (BLOCK_SIZE * columns), item % (BLOCK_SIZE * columns)
         lane, column = rest // columns, rest % columns
-        if number >= end_block or ladders == 0:  # none: to compile
+        if number >= end_block or ladders == 0:  # ladders=0 only compiles
             return
         block = blocks[np.uint64(number)]
         if lane >= block.count:
@@ -142,9 +142,9 @@ def sweep_levels(kind):
 
 @entry(fastmath=False)
 def add_energies(pair, weight, field, x, parts, total):
-    """Add the energies of all replicas to total[column, bit]: integers, in any order.
+    """Add the energies of all replicas to total[column, bit], as integers in any order.
 
-    A part of the pairs and places is added up by one thread for the 32 bits of a column.
+    One thread sums a part of the pairs and places for the 32 bits of a column.
     """
     item = cuda.grid(1)
     part, column = item // x.shape[1], np.uint64(item % x.shape[1])
@@ -171,7 +171,7 @@ def add_energies(pair, weight, field, x, parts, total):
 
 @literal
 def _log_added(before, value):
-    """The logarithm of exp(before) + exp(value)."""
+    """Return the logarithm of exp(before) + exp(value)."""
     high, low = max(before, value), min(before, value)
     return high + math.log1p(math.exp(low - high))
 
@@ -181,10 +181,10 @@ def exchange_levels(
     beta, stride, columns, keys, constant, unit, block, rounds, total, empty,
     accepted, logs, label, label_after, trips, masks, masks_before,
 ):  # fmt: skip
-    """Note all pairs of neighboring levels, and decide which of them exchange their states.
+    """Update the statistics of neighboring levels, and decide which pairs exchange their states.
 
     One thread per pair of levels, twin and ladder. `masks` gets the bits of the ladders that
-    exchange, by column of the lower level; what the next round adds to is emptied.
+    exchange, by column of the lower level. The accumulators of the next round are cleared.
     """
     item, levels = cuda.grid(1), len(beta)
     ladders, pairs = keys.shape[1], levels - 1
@@ -234,10 +234,10 @@ def exchange_levels(
 
 @entry
 def swap_levels(masks, stride, columns, levels, parity, shown, x, target, copy):
-    """Exchange the bits of neighboring levels under their masks; show the target's states.
+    """Exchange the bits of neighboring levels under their masks, and copy the target's states.
 
-    One thread per place, group of ladders, twin and pair. `target` gets the coldest level of twin
-    `shown`, and so does `copy`, unless it is empty.
+    One thread per place, group of ladders, twin and pair. The coldest level of twin `shown` is
+    copied to `target`, and to `copy` unless it is empty.
     """
     item = cuda.grid(1)
     pairs, twins = levels // 2 + 1, columns // stride
@@ -272,11 +272,11 @@ def swap_levels(masks, stride, columns, levels, parity, shown, x, target, copy):
 def grow_clusters(
     raster, rank, start, neighbors, keys, levels, stride, columns, rounds, x, differ, cluster
 ):
-    """Houdayer moves between two ladders at every level; a block per group of ladders and level.
+    """Make Houdayer moves between two ladders at every level; one block per group and level.
 
-    The clusters of 32 pairs of ladders grow from a random place each, along pairs, where the two
-    differ. They are the same whatever the order in which threads let them grow. Place raster[v] has
-    number v here, rank[place] is its number, and `neighbors` are numbers.
+    The clusters of 32 pairs of ladders grow from one random place each, along pairs at which the
+    two ladders differ. The result does not depend on the order of threads. Here place raster[v]
+    has index v, rank[place] is its index, and `neighbors` are indices.
     """
     number, thread, places = cuda.blockIdx.x, cuda.threadIdx.x, len(raster)
     group, k = number // levels, number % levels
@@ -319,7 +319,7 @@ def grow_clusters(
 
 @entry(fastmath=False)
 def halve_blocks(logs):
-    """Join every two blocks of logs[block, twin, pair, 2, ladder]; half of them are empty then."""
+    """Join every two blocks of logs[block, twin, pair, 2, ladder]; the second half is emptied."""
     item = cuda.grid(1)
     ladders, pairs, twins = logs.shape[4], logs.shape[2], logs.shape[1]
     if item < ladders * 2 * pairs * twins:
@@ -336,7 +336,7 @@ def halve_blocks(logs):
 
 @entry
 def spread_states(states, columns, x):
-    """Put the states of ladders, bits of states[place, group], on all levels."""
+    """Copy the states of ladders, bits of states[place, group], to all levels."""
     item = cuda.grid(1)
     if item < x.size:
         place, column = np.uint64(item // x.shape[1]), item % x.shape[1]

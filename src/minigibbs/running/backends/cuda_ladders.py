@@ -1,7 +1,7 @@
 """Temperature ladders of spins on a GPU: a group of all ladders. See `cuda_ladder_kernels`.
 
-The target's states are the chains of the run. They are shown as a chromatic run of spins has them
-(`cuda_colors_bits`), which counts, measures and records them.
+The states at the target temperature are the chains of the run. They are copied to the layout of
+chromatic scans (`cuda_colors_bits`), which counts, measures and records them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from minigibbs.samplers.tempering.ladder import (
 from minigibbs.samplers.tempering.sampler import nearest_slots
 from minigibbs.samplers.tempering.spins import SpinLadder
 
-_ADDING = 1 << 17  # threads that add up energies
-_PART = 8  # pairs that a thread adds up, at least
+_ADDING = 1 << 17  # threads that sum energies
+_PART = 8  # least number of pairs per thread
 
 
 class CudaLadders(CudaBits):
@@ -47,21 +47,21 @@ class CudaLadders(CudaBits):
 
     def __init__(self, plan: Plan, ladder: SpinLadder) -> None:
         self.ladder, self.compiled = ladder, load("cuda_ladder_kernels")
-        self.quads = -(-len(ladder.beta) // 4)  # of the levels of one twin
+        self.quads = -(-len(ladder.beta) // 4)  # quads of levels of one twin
         self.stride = 4 * self.quads
-        self.columns = self.stride * ladder.twins  # of a group of ladders
+        self.columns = self.stride * ladder.twins  # columns of a group of ladders
         self.groups = -(-plan.chains // WORD)
-        self._begun = 0  # the number of the sweep that was the first round
+        self._begun = 0  # index of the sweep that was the first round
         super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))
         self.levels = LevelRecords(plan, plan.rows, self.observer)
 
     @property
     def walking(self) -> bool:
-        """States are shown as words of 32 chains, and copied where they are counted."""
+        """True: states are copied to words of 32 chains, and from there to be counted."""
         return True
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         shown, once = super()._chain_bytes()
         levels, twins = len(self.ladder.beta), self.ladder.twins
         words = len(self.data.variable) * self.groups * self.columns
@@ -76,12 +76,12 @@ class CudaLadders(CudaBits):
         return SpinEnergy(model.constant, field, model.pair, weight)
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A function that makes a round: sweeps, clusters, energies, exchanges."""
+        """Return a function that makes a round: sweeps, clusters, energies, exchanges."""
         self._place_ladders()
         self._make_launches()
 
         def run(number: int, chains: int) -> None:
-            if chains == 0:  # to compile
+            if chains == 0:  # only compile
                 for sweep in self._sweeps:
                     sweep.launch(*sweep.before, 0, 0, self.levels_of, self.words_of)
                 return
@@ -90,7 +90,7 @@ class CudaLadders(CudaBits):
         return [run]
 
     def _place_ladders(self) -> None:
-        """Put the model, the ladders and their sums on the device."""
+        """Place the model, the ladders and their sums on the device."""
         ladder, cuda, m = self.ladder, self.cuda, len(self.data.variable)
         model, levels, twins = ladder.model, len(ladder.beta), ladder.twins
         chains = WORD * self.groups
@@ -127,7 +127,7 @@ class CudaLadders(CudaBits):
             self.scratch = [cuda.device_array(scratch, np.uint32) for _ in range(2)]
 
     def _make_launches(self) -> None:
-        """Make ready what is launched in every round."""
+        """Prepare the launches of a round."""
         own, model, ladder = self.compiled, self.ladder.model, self.ladder
         m, levels, twins = len(self.data.variable), len(ladder.beta), ladder.twins
         kind, ends = model.spins.base.dtype.type, model.spins.block_ends
@@ -192,14 +192,14 @@ class CudaLadders(CudaBits):
         self._swap[swap](side)
 
     def _keep_copy(self) -> None:
-        """The last kernel of a round has written it."""
+        """Do nothing: the last kernel of a round writes the copy."""
 
     def _make_rows(self, records: int) -> None:
         super()._make_rows(records)
         self.levels.make_room(records)
 
     def recorded(self) -> dict[str, NDArray[Any]]:
-        """What has a row per record."""
+        """Return the arrays with one row per record."""
         return super().recorded() | {"levels": self.levels.series}
 
     def _keep(self) -> None:
@@ -208,9 +208,9 @@ class CudaLadders(CudaBits):
             self._keep_levels(self._clock // self.plan.thin - 1)
 
     def _keep_levels(self, record: int) -> None:
-        """Copy all levels to the host, and keep a record of those of the recorded chains.
+        """Copy all levels to the host, and record those of the recorded chains.
 
-        Energies on the device are those before the last exchange, whose masks are still there.
+        Energies on the device precede the last exchange, whose masks are still available.
         """
         model, side, n = self.ladder.model, (self.rounds - 1) % 2, len(self.places)
         totals, masks = (own[side].copy_to_host() for own in (self.totals, self.masks))
@@ -231,7 +231,7 @@ class CudaLadders(CudaBits):
             self.levels.keep(record, row, states, own[columns])
 
     def _write(self, states: NDArray[Any]) -> None:
-        """Put states [chain, variable] on all levels, and show them."""
+        """Copy states [chain, variable] to all levels and to the chains."""
         super()._write(states)
         spread = configure(self.compiled.spread_states, self.levels_of.size, 128)
         spread(self.x, self.columns, self.levels_of)
@@ -260,29 +260,29 @@ class CudaLadders(CudaBits):
 
     @staticmethod
     def _by_column(group: CudaLadders) -> NDArray[np.uint32]:
-        """The words of all levels on the host: [place, group of 32 ladders, column]."""
+        """Return the words of all levels on the host: [place, group of 32 ladders, column]."""
         words: NDArray[np.uint32] = group.words_of.copy_to_host()
         return words.reshape(len(group.data.variable), group.groups, group.columns)
 
     def _columns(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The columns of slots, which are numbered by twin and level."""
+        """Return the columns of (twin, level) indices."""
         levels = len(self.ladder.beta)
         columns: NDArray[np.int64] = slots // levels * self.stride + slots % levels
         return columns
 
     @property
     def rounds(self) -> int:
-        """Rounds since the ladders began."""
+        """Number of rounds since the ladders began."""
         return self._sweep - self._begun
 
     def _draw_keys(self) -> NDArray[np.uint32]:
-        """The keys of all ladders: the next word of each stream, [2, chain]."""
+        """Draw the keys of all ladders from the next word of each stream: [2, chain]."""
         word = _next_words(self._streams)
         halves = [word & np.uint64(0xFFFFFFFF), word >> np.uint64(32)]
         return np.array(halves).astype(np.uint32)
 
     def _clear(self) -> None:
-        """Empty all that ladders note."""
+        """Clear all statistics of the ladders."""
         for array in (*self.totals, *self.masks, *self.labels, self.trips, self.accepted):
             array.copy_to_device(np.zeros(array.shape, array.dtype))
         self.logs.copy_to_device(np.full(self.logs.shape, EMPTY))
@@ -294,7 +294,7 @@ class CudaLadders(CudaBits):
         return self._sweep * self.chains * each
 
     def state(self) -> State:
-        """Copies of the device's arrays; sums as the CPU has them."""
+        """Return copies of the device's arrays, with statistics in the CPU's format."""
         words: NDArray[np.uint32] = self.words_of.copy_to_host()
         even = np.zeros(len(words) + len(words) % 2, np.uint32)
         even[: len(words)] = words
@@ -305,7 +305,7 @@ class CudaLadders(CudaBits):
         }
 
     def _carried(self) -> NDArray[np.float64]:
-        """What all ladders have noted: [chain, number], see `samplers.tempering.ladder`."""
+        """Return all ladders' statistics [chain, number]; see `samplers.tempering.ladder`."""
         ladder, chains = self.ladder, self.chains
         levels, twins = len(ladder.beta), ladder.twins
         pairs, slots = levels - 1, levels * twins
@@ -323,7 +323,7 @@ class CudaLadders(CudaBits):
         return found
 
     def restore(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state returned by `state`."""
         super().restore(state)
         words = np.ascontiguousarray(state["replicas"][0]).view(np.uint32)
         self.words_of.copy_to_device(words[: self.words_of.size])
@@ -336,7 +336,7 @@ class CudaLadders(CudaBits):
         first = SWAPS + pairs + slots
 
         def put(array: Any, values: NDArray[Any]) -> None:
-            """Put what all twins have noted together where the first one notes it."""
+            """Store the sum over twins at the first twin."""
             whole = np.zeros(array.shape, array.dtype)
             whole[..., :chains] = values
             array.copy_to_device(whole)
@@ -354,7 +354,7 @@ class CudaLadders(CudaBits):
 
 
 def _next_words(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The next word of each stream [chain, 4]; see `kernels.random.next_word`."""
+    """Advance each stream [chain, 4] and return its word; see `kernels.random.next_word`."""
     with np.errstate(over="ignore"):
         words: NDArray[np.uint64] = _rotated(rows[:, 0] + rows[:, 3], 23) + rows[:, 0]
     shifted = rows[:, 1] << np.uint64(17)

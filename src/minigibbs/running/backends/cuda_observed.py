@@ -1,8 +1,8 @@
-"""Observables of all chains on a GPU: measured and averaged there, and taken to the host in blocks.
+"""Observables of all chains on a GPU: measured and averaged there, copied to the host in blocks.
 
-What is a function of sums over variables is measured by many threads a chain: the sums of many
-records wait on the device, and the functions are evaluated for all of them at once. All else is
-measured by one thread a chain. The compiled side is `cuda_kernels` and `cuda_sums`.
+Functions of sums over variables are measured by many threads per chain. The device buffers the
+sums of many records, then evaluates the functions for all of them. Other observables are
+measured by one thread per chain. The compiled side is `cuda_kernels` and `cuda_sums`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from minigibbs.running.backends.device.access import Device, to_device
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 
-_ACROSS = 5  # bits of how many neighboring words or chains a block of threads has, at most
-_BLOCKS = 1024  # of threads that share in counting, if there is enough to count
+_ACROSS = 5  # log2 of the most neighboring words or chains of a block of threads
+_BLOCKS = 1024  # blocks of threads that count sums, if there is enough work
 
 
 class Shared(NamedTuple):
-    """How blocks of threads share in sums."""
+    """Partition of sums over blocks of threads."""
 
-    pieces: NDArray[np.int32]  # [piece, 3] where its terms begin and end, and its sum
-    tiles: int  # of 2 ** shift columns
+    pieces: NDArray[np.int32]  # [piece, 3] first term, end of terms, sum
+    tiles: int  # number of tiles of 2 ** shift columns
     shift: int  # 2 ** shift neighboring threads have neighboring columns
 
 
 def share(
     ends: NDArray[np.int64], columns: int, threads: int, least: int, most: int, records: int = 1
 ) -> Shared:
-    """Pieces of sums for blocks of threads that count some records at a time.
+    """Partition sums into pieces for blocks of threads that count `records` records at a time.
 
-    A thread counts `least` terms of each record, or a multiple of that, up to `most` times it.
+    Per record, a thread counts a multiple of `least` terms, at most `most` times `least`.
     """
     shift = min((max(columns, 1) - 1).bit_length(), _ACROSS, threads.bit_length() - 1)
     tiles, rows = -(-columns >> shift), threads >> shift
@@ -49,12 +49,12 @@ def share(
 
 
 class Observing:
-    """What is observed of a group's chains, on the device until the host takes it."""
+    """Observables of a group's chains, buffered on the device until copied to the host."""
 
     def __init__(self, cuda: Device, plan: Plan, buffer: int, by_parts: bool) -> None:
-        """Plan what a buffer of this number of bytes holds.
+        """Plan the contents of a buffer of `buffer` bytes.
 
-        `by_parts` says whether energies are sums that many threads share in.
+        `by_parts`: whether many threads compute each energy.
         """
         self.cuda, self.plan = cuda, plan
         measures = plan.measures
@@ -73,10 +73,10 @@ class Observing:
         widths = sum(measures[number].width for number in self.of_states)
         self.bytes = self.room * record + 8 * plan.chains * widths
         self.bytes += 20 * len(self.summed.terms.variables)  # at most
-        self.filled = 0  # records on the device that the host has not taken yet
+        self.filled = 0  # records on the device that were not yet copied to the host
 
     def place(self, kernels: Any, counting: Any) -> None:
-        """Compile observables as kernels, and make space for what they give."""
+        """Compile observables as kernels, and allocate space for their values."""
         plan, chains, array = self.plan, self.plan.chains, self.cuda.device_array
         self.kernels, self.counting = kernels, counting
         self._measures = []
@@ -100,17 +100,17 @@ class Observing:
         self._begin()
 
     def _begin(self) -> None:
-        """Let all sums begin anew."""
+        """Reset all sums."""
         if self.sums.size:
             items = (self.plan.chains, self.sums.shape[0] * self.sums.shape[1])
             begin = configure(self.counting.begin_sums, items, self.counting.THREADS)
             begin(self._constants, self.sums)
 
     def measure_states(self, x: Any) -> None:
-        """Measure what is no function of sums: of states x[variable, chain].
+        """Measure observables that are not functions of sums, from states x[variable, chain].
 
-        Functions of a user get signed integers: a difference of unsigned ones would wrap. Where
-        values do not fit those, there are none (`observables/own.py`).
+        User functions get signed integers, because differences of unsigned ones would wrap. If
+        values do not fit signed integers, there are no such functions (`observables/own.py`).
         """
         threads, signed = self.kernels.THREADS, np.dtype(f"i{x.dtype.itemsize}")
         if self.plan.graph.sizes.max() - 1 <= np.iinfo(signed).max:
@@ -121,14 +121,14 @@ class Observing:
             self._average(values, self.filled, first)
 
     def _average(self, values: Any, place: int, first: int) -> None:
-        """Keep means over rows of values[record, number, chain]."""
+        """Store means over rows of values[record, number, chain]."""
         threads = self.kernels.THREADS
         items = (self.plan.rows * threads, values.shape[1], values.shape[0])
         average = configure(self.kernels.average_rows, items, threads)
         average(values, place, first, self.averages)
 
     def fetch(self) -> NDArray[np.float64]:
-        """Move what was observed to the host: [record, row, number]."""
+        """Copy the buffered observables to the host: [record, row, number]."""
         records, threads, chains = self.filled, self.counting.THREADS, self.plan.chains
         for number in sorted({*self.of_energy, *self.summed.own}):
             kernel, parameters, first = self._measures[number]

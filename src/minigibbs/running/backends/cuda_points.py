@@ -1,18 +1,17 @@
-"""Points on a GPU: a block of threads owns a chain, and proposes for many updates at a time.
+"""Kernels for points on a GPU: a block of threads owns a chain, and proposes many updates together.
 
-A chunk is some consecutive places of the scan. First all threads make all proposals of the chunk,
-which do not depend on the state, and count the values at those that the true weights keep. Then
-the chunk's values are chosen: side by side, but for an update that looks at one earlier in the
-chunk, which waits for its new value. That is the work of one warp; meanwhile the others find out
-how much the next chunk proposes. Everything that is added is a whole number, so that results depend
-on no order: draws are those of the CPU.
+A chunk is a number of consecutive places of the scan. First all threads make all proposals of the
+chunk, which do not depend on the state, and count the values at accepted ones. Then one warp
+chooses the chunk's values in parallel. An update that reads an earlier place of the chunk waits for
+its new value. Meanwhile the other warps draw the numbers of proposals of the next chunk. All sums
+are sums of integers, so results do not depend on the order, and draws equal those of the CPU.
 
-Proposals are made by 32 bits of random numbers, and of points packed into few words (see
-`packed_points`): loads are what takes most of the time. What that leaves open, about one in three
-hundred, is settled in double precision by 64 bits, for many proposals side by side. Of models that
-are not large a block keeps its chain's values in shared memory, a few bits each. All else that
-blocks share is small, since what is left is cache, and the more of that the faster it goes. The
-chains of a multiprocessor keep pace, so that they look at the same slots.
+Proposals use 32 random bits and points packed into few words (see `packed_points`), because loads
+take most of the time. About one proposal in three hundred stays undecided. Those are settled
+together in double precision with 64 bits. If a model is not large, a block stores its chain's
+values in shared memory, a few bits each. Other shared arrays are small: the rest of that memory is
+L1 cache, and more cache makes a sweep faster. The chains of a multiprocessor advance at the same
+pace, so that they read the same table entries.
 
 Importing this module needs numba-cuda.
 """
@@ -57,36 +56,36 @@ from minigibbs.samplers.chromatic.points import (
 
 THREADS = 96
 WARP = 32
-REGISTERS = 80  # of a thread: 24 warps of them fit into a multiprocessor
-NEAR_BYTES = 20 * 1024  # of a block with the values of its chain, which leaves space for the cache
-ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
+REGISTERS = 80  # per thread: 24 warps then fit into a multiprocessor
+NEAR_BYTES = 20 * 1024  # per block with its chain's values; leaves space for the cache
+ALL, NO_PROPOSALS, NO_POINTS = range(3)  # parts to omit when profiling
 CHUNK = 32  # updates of a chunk: bits of a word
-MOST_OPEN = 64  # proposals of a chunk that are settled together
-SOME = 8  # counts that are added up first
-CALM = 16  # chunks after which a chunk that was cut becomes larger again
-PACES = 1024  # multiprocessors, at most, on which chains keep pace
-MOST_HELD = 256  # and that wait for a value of the chunk; with more the chunk is cut
-TILE = 32  # side of the squares in which states are turned
-_TILE_ROW = TILE + 1  # so that columns lie in different banks
+MOST_OPEN = 64  # undecided proposals of a chunk that are settled together
+SOME = 8  # counts that are summed first
+CALM = 16  # chunks after which a reduced chunk size grows again
+PACES = 1024  # most multiprocessors on which chains share a pace
+MOST_HELD = 256  # most proposals that wait for a value of the chunk before it is reduced
+TILE = 32  # side of the squares in which states are transposed
+_TILE_ROW = TILE + 1  # so that columns are in different banks
 
 _ALIGNED = None if SIMULATED else 16  # bytes, for loads of four words
 _S16, _S32, _LOW = np.uint32(16), np.uint64(32), np.uint32(0xFFFF)
 _STRONG = np.uint32(1 << 16)
 _NONE, _ONE, _ZERO = np.uint32(0), np.uint32(1), np.float32(0.0)
 _UNIT = np.float32(2.0**-32)
-_BY_POWER = np.float32(1.4)  # how much more a value may be off, by the power of 2 that it is
+_BY_POWER = np.float32(1.4)  # growth of a value's error bound with its power of 2
 _MOST_SLACK = np.float32(0.1)
-_HALF_STEP = np.float32(0.56)  # of a scale, and what a value may be off by, times that
+_HALF_STEP = np.float32(0.56)  # error bound of a value per half step of its scale
 _TINY = np.float32(1e-30)
-_WHOLE, _WHOLE_FLOAT = np.uint32(0x4B000000), np.float32(2.0**23)  # a float that counts by 1
+_WHOLE, _WHOLE_FLOAT = np.uint32(0x4B000000), np.float32(2.0**23)  # a float with unit spacing
 _FULL = np.uint32(0xFFFFFFFF)
-_UPDATE, _EARLIER, _CHUNK_BITS = np.uint32(27), np.uint32(22), np.uint32(31)  # of what is held
+_UPDATE, _EARLIER, _CHUNK_BITS = np.uint32(27), np.uint32(22), np.uint32(31)  # bits of `Room.held`
 _GROUP_BITS = np.uint32(0x1FFFFF)
 
 
 @entry
 def first_places(sizes, evidence, variable, seed0, seed1, x):
-    """First states x[chain, place]: each value alike, or the evidence."""
+    """Draw initial states x[chain, place] uniformly, or copy the evidence."""
     item = cuda.grid(1)
     if item < x.size:
         c, place = item // x.shape[1], item % x.shape[1]
@@ -99,7 +98,7 @@ def first_places(sizes, evidence, variable, seed0, seed1, x):
 
 @entry
 def to_variables(x, variable, states):
-    """Turn x[chain, place] into states[variable, chain]."""
+    """Transpose x[chain, place] to states[variable, chain]."""
     tile = cuda.shared.array((TILE, _TILE_ROW), np.uint8)
     column, row = cuda.threadIdx.x, cuda.threadIdx.y
     for first in range(cuda.blockIdx.y * TILE, x.shape[0], cuda.gridDim.y * TILE):
@@ -115,7 +114,7 @@ def to_variables(x, variable, states):
 
 @entry
 def to_places(states, variable, x):
-    """Turn states[variable, chain] into x[chain, place]."""
+    """Transpose states[variable, chain] to x[chain, place]."""
     item = cuda.grid(1)
     if item < x.size:
         place, c = item // x.shape[0], item % x.shape[0]
@@ -123,26 +122,26 @@ def to_places(states, variable, x):
 
 
 class Room(NamedTuple):
-    """What the threads of a block share."""
+    """Shared memory of a block. A segment is one group of factors at one update of the chunk."""
 
-    home: Any  # [segment, word]: how proposals begin, and the point itself
-    groups: Any  # [group, word]: what is the same for all its segments
-    ends: Any  # [segment + 1] where a segment's proposals begin, and the last one's end
-    counts: Any  # [segment]
-    sums: Any  # [a few segments] of their counts
-    seen: Any  # [segment, value] pairs kept at their maximum; in the upper half those kept anyway
-    held: Any  # those whose values are not known yet: update, for which it waits, group, if anyway
-    holding: Any  # how many there are, or would be if there were room
-    needs: Any  # [update] for which of the chunk's updates it waits, a bit each
-    fresh: Any  # [update] the new values
-    done: Any  # whose values are known, a bit each; and how many were chosen
-    open: Any  # proposals that packed words leave open
-    opened: Any  # how many there are, or would be if there were room
+    home: Any  # [segment, word] parameters of its proposals, and the point itself
+    groups: Any  # [group, word] parameters that all its segments have in common
+    ends: Any  # [segment + 1] first proposal of each segment, and the end of the last
+    counts: Any  # [segment] proposals
+    sums: Any  # [several segments] their proposals
+    seen: Any  # [segment, value] accepted: low half at the pair's maximum, high half at any value
+    held: Any  # proposals of unknown value: update, earlier update, group, whether at any value
+    holding: Any  # number of those proposals, also beyond capacity
+    needs: Any  # [update] mask of the chunk's updates that it waits for
+    fresh: Any  # [update] new values
+    done: Any  # mask of known values, and number of chosen ones
+    open: Any  # undecided proposals
+    opened: Any  # number of those proposals, also beyond capacity
     near: Any  # the chain's values, a few bits each
 
 
 class Who(NamedTuple):
-    """Whose random bits are asked for."""
+    """Seed, chain and sweep of random bits."""
 
     seed0: Any
     seed1: Any
@@ -174,7 +173,7 @@ def _sync_warp():
 
 @_device
 def _add_up_some(room, thread):
-    """Sums of a few counts each."""
+    """Sum a few counts each."""
     k = thread
     while k < room.sums.size:
         total, j = _NONE, np.int32(k * SOME)
@@ -187,7 +186,7 @@ def _add_up_some(room, thread):
 
 @_device
 def _add_up(room, thread, chunk, words):
-    """Where the proposals of each segment begin; and by that the number of its first draw."""
+    """Sum all counts before each segment, and set the index of its first draw."""
     k = thread
     while k < room.ends.size:
         total, j, few = _NONE, np.int32(0), np.int32(k // SOME)
@@ -207,7 +206,7 @@ def _add_up(room, thread, chunk, words):
 
 @_device
 def _segment_of(ends, flat):
-    """The segment that holds a proposal."""
+    """Return the segment that contains a proposal."""
     segment, left = _NONE, np.uint32(ends.size - 1)
     while left > _NONE:
         middle = right(left, _ONE)
@@ -221,9 +220,9 @@ def _segment_of(ends, flat):
 
 @cache
 def _keeping(bits):
-    """Functions for the values of a chain: as bits in shared memory, or where they are.
+    """Return functions for the values of a chain, which are bits in shared memory if bits > 0.
 
-    To read them all, to look at one, to change one, and to write them all.
+    They read all, return one, change one, and write all.
     """
     each = 32 // max(bits, 1)
     shift, low, mask = np.uint32(each.bit_length() - 1), np.uint32(each - 1), np.uint32(2**bits - 1)
@@ -267,7 +266,7 @@ def _keeping(bits):
 
 @_device
 def _settled(data, who, g, place, start, bits, row, i, draw):
-    """A proposal in double precision: its place and what it counts, as in `Room.seen`."""
+    """Decide a proposal in double precision; return its place and its count in `Room.seen`."""
     words = np.uint64(np.uint64(g) * np.uint64(data.variable.size) + place) * np.uint64(HOME_WORDS)
     low, high = data.homes[words + np.uint64(GRAIN)], data.homes[words + np.uint64(GRAIN + 1)]
     first = np.uint64(g) * np.uint64(data.variable.size)
@@ -282,13 +281,13 @@ def _settled(data, who, g, place, start, bits, row, i, draw):
     return np.uint32(found), amount
 
 
-_BEHIND, _LOST = np.uint32(4), np.uint32(4096)  # places for which, and for which no more, to wait
-_WAITS, _NAP = 128, 250  # how often, and for how many nanoseconds
+_BEHIND, _LOST = np.uint32(4), np.uint32(4096)  # wait if ahead by 4 to 4,096 places
+_WAITS, _NAP = 128, 250  # number of waits, and nanoseconds of each
 
 
 @_device
 def _keep_pace(pace, slot, at, done):
-    """Say how many more places a chain has done, and let the others catch up for a moment."""
+    """Add finished places to the shared pace, and briefly wait for chains that are behind."""
     cuda.atomic.add(pace, slot, np.uint32(done))
     if not SIMULATED:
         for _ in range(_WAITS):
@@ -302,13 +301,13 @@ def _keep_pace(pace, slot, at, done):
 
 @cache
 def _noting(chunk, values, bits):
-    """A function that counts a proposal that was kept."""
+    """Return a function that counts an accepted proposal."""
     _, value_at, _, _ = _keeping(bits)
     inside = np.uint32(chunk - 1)
 
     @_device
     def note(room, own, at, segment, g, target, amount):
-        """Count the value at a place that was kept; if the chunk is about to change it, later."""
+        """Count the value at an accepted place; defer it if the chunk changes that place first."""
         u = np.uint32(segment & inside)
         earlier = np.uint32(target - np.uint32(at))
         if earlier < u:
@@ -328,24 +327,24 @@ def _noting(chunk, values, bits):
 
 
 def home_quads(features: int) -> int:
-    """Quads of words in which a segment's home lies; odd, so that they lie in different banks."""
+    """Return the quads of words of a segment's home; odd, to avoid bank conflicts."""
     return (1 + -(-(2 + features) // QUAD)) | 1
 
 
 @_device
 def _whole(number):
-    """A number of at most 23 bits as a float, and 2**23 on top."""
+    """Return a number of at most 23 bits, plus 2**23, as a float."""
     return as_float(np.uint32(number | _WHOLE))
 
 
 @cache
 def _counting(features, chunk):
-    """Functions that read how the proposals of a chunk begin, and that count them."""
+    """Return functions that load the parameters of a chunk's proposals, and that count them."""
     words, quads = QUAD * home_quads(features), packed_quads(features)
 
     @_device
     def read_homes(data, packed, room, at, width, thread):
-        """What all proposals of an update begin with; see `_stages`."""
+        """Load the parameters of all proposals of an update; see `_stages`."""
         k, home = thread, room.home
         while k < room.counts.size:
             g, u = k // np.int32(chunk), k % np.int32(chunk)
@@ -366,7 +365,7 @@ def _counting(features, chunk):
         for q in range(quads):
             four = far_four(packed.points, np.uint64(row) * np.uint64(quads) + np.uint64(q))
             for n in range(QUAD):
-                number = 2 * (QUAD * q + n) - 3  # of the first feature in a word
+                number = 2 * (QUAD * q + n) - 3  # index of the first feature in a word
                 if 0 <= number < features:
                     home[first + number] = as_word(_whole(np.uint32(four[n] & _LOW)))
                 if 0 <= number + 1 < features:
@@ -374,7 +373,7 @@ def _counting(features, chunk):
 
     @_device
     def count_all(data, who, room, at, width, worker, workers):
-        """How much each segment proposes; returns how much a worker's do."""
+        """Draw the number of proposals of each segment; return the sum of a worker's segments."""
         k, draws = worker, np.int64(0)
         while k < room.counts.size:
             g, u, count = k // np.int32(chunk), k % np.int32(chunk), np.int64(0)
@@ -395,21 +394,21 @@ def _counting(features, chunk):
 
 @cache
 def _stages(features, plain, part):
-    """The three stages of a proposal: a slot, a point, and what packed words say of it."""
+    """Return the three stages of a proposal: table entry, point, and decision by packed words."""
     quads = packed_quads(features)
 
     @_device
     def own_feature(home, where, number):
-        """A feature of the update's point, as a float; quads that were read are in registers."""
+        """Return a feature of the update's point as a float; loaded quads are in registers."""
         quad = np.uint32(where + np.uint32(1 + (2 + number) // QUAD))
         return as_float(near_four(home, quad)[(2 + number) % QUAD])
 
     @_device
     def distance(packed, home, where, there, words):
-        """Of a point: its scale, and its squared distance in steps from the update's."""
+        """Return a point's scale, and its squared distance from the update's point in steps."""
         scale, square = _whole(np.uint32(words[1] & _LOW)) - _WHOLE_FLOAT, _ZERO
         for q in range(quads):
-            if q > 0:  # of many features, the rest
+            if q > 0:  # load the remaining features
                 words = far_four(packed.points, np.uint64(there) * np.uint64(quads) + np.uint64(q))
             for n in range(QUAD):
                 first = 2 * (QUAD * q + n) - 3
@@ -423,7 +422,7 @@ def _stages(features, plain, part):
 
     @_device
     def power_of(data, g, square, power):
-        """The power of 2 that the kernel's value is; and whether it is none."""
+        """Return the log2 of the kernel's value, and whether it cannot be computed here."""
         if plain:
             return square * power, False
         code = data.codes[g]
@@ -432,7 +431,7 @@ def _stages(features, plain, part):
 
     @_device
     def begin(data, who, home, where, flat):
-        """The slot of a proposal, and its random words for a point and a decision."""
+        """Return a proposal's table entry, and its random words for a point and a decision."""
         start, bits, i, offset = near_four(home, where)
         a, b, c, _ = _bits(who, i, np.uint32(offset + np.uint32(flat + flat)))
         slot = np.uint64(start) + np.uint64(right(a, np.uint32(np.uint32(32) - bits)))
@@ -440,7 +439,7 @@ def _stages(features, plain, part):
 
     @_device
     def find_point(packed, g, slot, b):
-        """The point that a proposal chooses: its row, some of its words; whether that is open."""
+        """Return a proposal's point, some of its words, and whether rounding leaves it open."""
         first, word = slot
         count = np.uint32(word & COUNT_MASK)
         product = np.uint64(b) * np.uint64(count)
@@ -453,7 +452,7 @@ def _stages(features, plain, part):
 
     @_device
     def decide(data, packed, room, where, g, there, words, slot, c, unsure):
-        """What a proposal counts, as in `Room.seen`; and if that is open."""
+        """Return what a proposal adds to `Room.seen`, and whether it is undecided."""
         row, grain, _, _ = near_four(room.home, np.uint32(where + _ONE))
         ratio, word, slack, _ = near_four(room.groups, g)
         scale, square = distance(packed, room.home, where, there, words)
@@ -476,14 +475,14 @@ def _stages(features, plain, part):
 
 @cache
 def _proposing(features, plain, chunk, values, bits, lanes, part):
-    """Functions that make the proposals of a chunk, and that settle what packed words left open."""
+    """Return functions that make the proposals of a chunk, and that settle undecided ones."""
     homes, note = home_quads(features), _noting(chunk, values, bits)
     begin, find_point, decide = _stages(features, plain, part)
     inside, by = np.uint32(chunk - 1), np.uint32(chunk.bit_length() - 1)
 
     @_device
     def settle_open(data, who, room, own, at, worker, workers):
-        """Settle what was left open, each worker some of it."""
+        """Settle the undecided proposals, some by each worker."""
         k, count = np.uint32(worker), min(room.opened[0], np.uint32(MOST_OPEN))
         while k < count:
             flat = room.open[k]
@@ -500,7 +499,7 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 
     @_device
     def offer(room, own, at, segment, flat, target, amount, unsure):
-        """Count a proposal, or leave it open; whether there was space for that."""
+        """Count a proposal, or store it as undecided; return False if there is no space."""
         if unsure:
             k = cuda.atomic.add(room.opened, 0, _ONE)
             if k >= np.uint32(MOST_OPEN):
@@ -512,9 +511,9 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 
     @_device
     def propose_some(data, packed, who, room, own, at, flat, stop):
-        """Make proposals until the end, or until no more can be left open; returns where it is.
+        """Propose until the end, or until the undecided ones are full; return the next proposal.
 
-        Two at a time, so that what one waits for does not keep the other waiting.
+        Two proposals at a time overlap the latencies of their loads.
         """
         home, segment = room.home, _segment_of(room.ends, flat) if flat < stop else _NONE
         while flat < stop:
@@ -542,7 +541,7 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 
     @_device
     def propose_all(data, packed, who, room, own, at, thread):
-        """Each warp takes an equal part of the proposals, and goes through it lane by lane."""
+        """Let each warp make an equal share of the proposals, lane by lane."""
         total, warp = np.uint64(room.ends[room.counts.size]), thread // np.int32(lanes)
         warps = np.uint64(max(cuda.blockDim.x // lanes, 1))
         flat = np.uint32(total * np.uint64(warp) // warps)
@@ -564,12 +563,12 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 
 @cache
 def _choosing(groups, values, chunk, bits, lanes):
-    """A function by which a warp chooses the values of a chunk."""
+    """Return a function by which a warp chooses the values of a chunk."""
     _, value_at, change, _ = _keeping(bits)
 
     @_device
     def take_in(room, known, lane, lanes):
-        """Count the new values of those that updates waited for which wait for none any more."""
+        """Count deferred values of updates that no longer wait for any other."""
         k = np.uint32(lane)
         while k < room.holding[0]:
             entry = room.held[k]
@@ -586,7 +585,7 @@ def _choosing(groups, values, chunk, bits, lanes):
 
     @_device
     def weigh(data, room, old, thread, field):
-        """Add what was kept to the log weights of all values."""
+        """Add the accepted proposals to the log weights of all values."""
         for v in range(values):
             for g in range(groups):
                 cell = np.uint32((g * chunk + thread) * values + v)
@@ -597,9 +596,9 @@ def _choosing(groups, values, chunk, bits, lanes):
 
     @_device
     def choose_all(data, who, room, own, at, width, thread, field):
-        """Those first that wait for none of the chunk; returns how many of a thread's changed.
+        """Choose values in dependency order; return the number of a thread's changes.
 
-        If more wait than there is space for, none is chosen, and all is as it was.
+        If more proposals wait than fit, nothing is chosen or changed.
         """
         fits = room.holding[0] <= np.uint32(MOST_HELD)
         known = np.uint32(np.uint64(_FULL) << np.uint64(width)) if fits else _FULL
@@ -647,10 +646,10 @@ def _choosing(groups, values, chunk, bits, lanes):
 def sweep_points(
     groups, values, features, plain, threads, chunk=CHUNK, near=False, part=ALL, registers=REGISTERS
 ):
-    """A kernel that sweeps the chain of each block once; `plain` if all functions are Gaussian.
+    """Return a kernel that sweeps the chain of each block once; `plain`: all kernels are Gaussian.
 
-    `near` says whether the values of a chain are kept in shared memory, for which a launch asks:
-    see `near_bytes`. To see what takes how long, a `part` can be left out.
+    `near`: a chain's values are in dynamic shared memory, see `near_bytes`. For profiling, a
+    `part` can be omitted.
     """
     lanes, segments, bits = min(WARP, threads), groups * chunk, value_bits(values) if near else 0
     home_words, marks, bins = QUAD * home_quads(features), segments + 1, segments * values
@@ -683,7 +682,7 @@ def sweep_points(
             cuda.shared.array(2, np.uint32),
             cuda.shared.array(MOST_OPEN, np.uint32),
             cuda.shared.array(1, np.uint32),
-            cuda.shared.array(0, np.uint32),  # as much as the launch says
+            cuda.shared.array(0, np.uint32),  # dynamic size, set by the launch
         )
         field = cuda.local.array(values, np.float64)
         who = Who(np.uint32(key0), np.uint32(key1), np.uint32(chain), np.int64(number))
@@ -702,7 +701,7 @@ def sweep_points(
             room.groups[first] = as_word(np.float32(data.more[thread]))
             room.groups[first + 1] = as_word(packed.power[thread])
             room.groups[first + 2] = as_word(packed.slack[thread])
-        # Of several warps the first chooses, and the others count.
+        # With several warps, the first chooses and the others count.
         spared = np.int32(lanes if threads > lanes else 0)
         worker, workers = np.int32(thread - spared), np.int32(cuda.blockDim.x - spared)
         width, calm = min(step, free), np.int32(0)
@@ -726,19 +725,19 @@ def sweep_points(
             rest = min(step, np.int32(free - following))
             if worker >= 0:
                 more = count_all(data, who, room, following, rest, worker, workers)
-            if thread == np.int32(cuda.blockDim.x - 1):  # which has nothing to do by now
+            if thread == np.int32(cuda.blockDim.x - 1):  # an idle thread
                 _keep_pace(pace, slot, at, chosen)
             cuda.syncthreads()
             chosen = np.int32(room.done[1])
             if chosen > 0:
                 at, draws, proposed = following, draws + proposed, more
                 width, calm = rest, np.int32(calm + 1)
-            else:  # too many wait for one another: with one update at a time none does
+            else:  # too many wait for each other; with one update per chunk none waits
                 step, calm = max(np.int32(width // np.int32(2)), np.int32(1)), np.int32(0)
                 width = step
                 proposed = count_all(data, who, room, at, width, thread, np.int32(cuda.blockDim.x))
         write_all(own, room.near, thread)
-        if thread == 0:  # all is 0 again when the last chain is done
+        if thread == 0:  # all counters are 0 again when the last chain ends
             cuda.atomic.sub(pace, slot, np.uint32(free - chosen))
             cuda.atomic.sub(pace, slot + np.uint32(PACES), _ONE)
         if changes > 0:
@@ -750,17 +749,17 @@ def sweep_points(
 
 
 def value_bits(values: int) -> int:
-    """Bits in which a value is kept in shared memory; they divide a word."""
+    """Return the bits per value in shared memory; they divide a word."""
     return 1 << max(max(values - 1, 1).bit_length() - 1, 0).bit_length()
 
 
 def near_bytes(variables: int, values: int) -> int:
-    """What the values of a chain take in shared memory."""
+    """Return the bytes of the values of a chain in shared memory."""
     return 4 * -(-variables * value_bits(values) // 32)
 
 
 def shared_bytes(groups: int, values: int, features: int, chunk: int) -> int:
-    """What a block of `sweep_points` takes, besides."""
+    """Return the bytes of the other shared memory of a block of `sweep_points`."""
     words = groups * (chunk * (QUAD * home_quads(features) + 2 + values) + QUAD) + 2 * chunk
     words += -(-groups * chunk // SOME)
     return 4 * (words + MOST_OPEN + MOST_HELD + 5)

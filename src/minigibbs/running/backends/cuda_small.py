@@ -1,9 +1,10 @@
-"""Small domains on a GPU, one byte per chain: all variables of a color, or the tables of a site.
+"""Kernels for small domains on a GPU, one byte per chain.
 
-Fields are added up as on the CPU, random bits are the same, and a choice that rounding could tell
-is made in double precision: draws are those of the CPU, though powers are the device's own. Where
-threads share a chain, its sums are added in another order, which can tell about once in a million
-updates.
+A launch updates all variables of a color, or sweeps with one site's tables in shared memory. Fields
+are summed as on the CPU, with the same random bits. If rounding could change a choice, it is made
+in double precision. Draws thus equal those of the CPU, although powers use the device's own
+instruction. If threads share a chain, its sums are added in another order, which may change about
+one in a million updates.
 
 Importing this module needs numba-cuda.
 """
@@ -26,12 +27,12 @@ from minigibbs.samplers.chromatic.small_tails import add_tail
 from minigibbs.samplers.chromatic.spin_tails import tail_draws
 
 THREADS = 128
-WALKING = 128  # threads of a block that walk, with four chains each
+WALKING = 128  # threads per block of `walk_with_tails`, with four chains each
 QUAD = 4
-_STEP_BITS = (QUAD * WALKING).bit_length() - 1  # of a power of 2
-REGISTERS = 80  # of a thread that walks
-CHAINS = 128  # of a block that shares a site's tables
-_TOGETHER = 4  # heavy neighbors whose values are asked for together
+_STEP_BITS = (QUAD * WALKING).bit_length() - 1  # log2 of the step between two values
+REGISTERS = 80  # per thread of `walk_with_tails`
+CHAINS = 128  # per block of `sweep_sites`
+_TOGETHER = 4  # exactly evaluated neighbors whose values are loaded together
 
 _LOG_2 = math.log(2.0)
 _ZERO = np.float32(0.0)
@@ -39,11 +40,11 @@ _LOW = np.float32(-3.0e38)
 _NONE, _ONE, _S4, _TAIL = np.uint32(0), np.uint32(1), np.uint32(4), np.uint32(TAIL)
 _LOWER, _BYTE = np.uint32(0xFFFF), np.uint32(0xFF)
 _TWO = np.uint64(2)
-_LEFT, _RIGHT = np.int32(0), np.int32(1)  # of a number
+_LEFT, _RIGHT = np.int32(0), np.int32(1)  # 0 and 1 of this type
 
 
 class Small(NamedTuple):
-    """The arrays of `SmallColors` that kernels read; targets are variables, not places."""
+    """Arrays of `SmallColors` that kernels read; targets are variables, not places."""
 
     blocks: Any
     variable: Any
@@ -57,7 +58,7 @@ class Small(NamedTuple):
 
 @cache
 def _choice(most):
-    """A function that chooses one of up to `most` values by their log weights, in registers."""
+    """Return a function that chooses one of up to `most` values by log weights in registers."""
 
     @cuda.jit(device=True, fastmath=False)
     def finely(field, size, bits, key0, key1, chain, variable, sweep):
@@ -83,7 +84,7 @@ def _choice(most):
         top, total, value, above = field[0], _ZERO, _LEFT, _LEFT
         for v in range(1, most):
             if v < size:
-                top = field[v] if field[v] > top else top  # `max` would look for NaN
+                top = field[v] if field[v] > top else top  # `max` would handle NaN
         for v in range(most):
             if v < size:
                 total = np.float32(total + quick_power_of_2(np.float32(field[v] - top)))
@@ -94,7 +95,7 @@ def _choice(most):
             if v < size - 1:
                 value = np.int32(value + (_RIGHT if sums[v] <= low else _LEFT))
                 above = np.int32(above + (_RIGHT if sums[v] <= high else _LEFT))
-        if value != above:  # rounding could tell
+        if value != above:  # rounding could change the choice
             value = np.int32(finely(field, size, bits, key0, key1, chain, variable, sweep))
         return value
 
@@ -102,7 +103,7 @@ def _choice(most):
 
 
 class SmallTails(NamedTuple):
-    """The arrays of `SmallTailColors` that kernels read; targets are variables, not places."""
+    """Arrays of `SmallTailColors` that kernels read; targets are variables, not places."""
 
     blocks: Any
     variable: Any
@@ -116,9 +117,9 @@ class SmallTails(NamedTuple):
 
 @cache
 def _four_values(whole):
-    """A function that reads the values of a thread's four chains at a variable: bytes of a word.
+    """Return a function that loads a variable's values in a thread's four chains: bytes of a word.
 
-    They lie in one word if the number of chains is `whole`, a multiple of four.
+    They are one aligned word if the number of chains is `whole`, a multiple of four.
     """
 
     @cuda.jit(device=True, inline=True)
@@ -137,13 +138,13 @@ def _four_values(whole):
 
 @cache
 def _add_heavy(whole):
-    """A function that adds what the heavy neighbors of a variable are worth, in four chains."""
+    """Return a function that adds the exactly evaluated neighbors of a variable, in four chains."""
     read, most = _four_values(whole), _TOGETHER
 
     @cuda.jit(device=True, inline=True, fastmath=False)
     def add(near, more, weights, column):
         for c in range(QUAD):
-            by = 8 * c - _STEP_BITS  # a value is shifted to where it counts steps
+            by = 8 * c - _STEP_BITS  # shifts a value to the offset of its log weight
             value = right(near, np.uint32(by)) if by > 0 else np.uint32(near << np.uint32(-by))
             value = np.uint32(value & np.uint32(255 << _STEP_BITS))
             cell = np.uint32(value | np.uint32(column | np.uint32(c * WALKING)))
@@ -154,7 +155,7 @@ def _add_heavy(whole):
         left, count = block.degree, np.uint64(block.count)
         near = cuda.local.array(most, np.uint32)
         more = cuda.local.array(most, np.float32)
-        while left >= most:  # what is far away is asked for together
+        while left >= most:  # issue several loads together to hide the latency
             for k in range(most):
                 more[k] = weight[entry]
                 near[k] = read(flat, words, row, np.uint64(target[entry]), quad, live)
@@ -173,11 +174,11 @@ def _add_heavy(whole):
 
 @cache
 def walk_with_tails(most, alike, whole, registers=REGISTERS):
-    """A kernel that makes a sweep, each thread with four chains of its own: x[variable, chain].
+    """Return a kernel of one sweep with four chains per thread: x[variable, chain].
 
-    Log weights of up to `most` values are in shared memory, where each thread has columns. The
-    variables may be all `alike`, with as many values, and the number of chains `whole`: see
-    `_four_values`. `words` are the states four chains at a time.
+    Log weights of up to `most` values are in shared memory, in columns of the threads. `alike`:
+    all variables have `most` values. `whole`: the number of chains is a multiple of four; then
+    `words` are the states, four chains per word.
     """
     choose, cells = _choice(most), most * QUAD * WALKING
     step = QUAD * WALKING  # from one value to the next
@@ -254,7 +255,7 @@ def walk_with_tails(most, alike, whole, registers=REGISTERS):
 
 @entry
 def first_values(sizes, evidence, seed0, seed1, x):
-    """First states x[variable, chain]: each value alike, or the evidence."""
+    """Draw initial states x[variable, chain] uniformly, or copy the evidence."""
     item = cuda.grid(1)
     if item < x.size:
         i, c = item // x.shape[1], item % x.shape[1]
@@ -264,7 +265,7 @@ def first_values(sizes, evidence, seed0, seed1, x):
 
 @cache
 def sweep_color(most):
-    """A kernel that updates all variables of one color, of up to `most` values.
+    """Return a kernel that updates all variables of one color, of up to `most` values.
 
     The states are x[variable, chain].
     """
@@ -312,10 +313,10 @@ def sweep_color(most):
 
 @cache
 def sweep_sites(sites, most, threads):
-    """A kernel for sites that are all joined by tables, `threads` of them to a chain.
+    """Return a kernel for sites that are all coupled by tables, with `threads` threads per chain.
 
     The tables of one site, tables[site, (other site, its value, own value)], and the states of a
-    block's chains are in shared memory. While values are chosen, the next site's tables arrive.
+    block's chains are in shared memory. The next site's tables load while values are chosen.
     """
     choose = _choice(most)
     square, width = most * most, sites * most * most
@@ -343,7 +344,7 @@ def sweep_sites(sites, most, threads):
         field = cuda.local.array(most, np.float32)
         cuda.syncthreads()
         i = 0
-        while i < sites and chains > 0:  # none: to compile
+        while i < sites and chains > 0:  # chains=0 only compiles
             for v in range(most):
                 field[v] = _ZERO
             j = part
@@ -385,5 +386,5 @@ def sweep_sites(sites, most, threads):
 
 
 def shared_bytes(sites: int, most: int, threads: int) -> int:
-    """What a block of `sweep_sites` takes."""
+    """Return the bytes of shared memory of a block of `sweep_sites`."""
     return 4 * sites * most * most + sites * CHAINS + 4 * threads * most * CHAINS

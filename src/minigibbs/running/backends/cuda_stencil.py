@@ -1,8 +1,8 @@
-"""Spins of a lattice on a GPU as bits in space: one thread updates 32 sites of a color.
+"""Kernels for spins of a lattice on a GPU: one thread updates 32 sites of a color as a word.
 
-States are x[chain * units + unit]; see `samplers.chromatic.lattice` for units. The draws are those
-of the CPU, bit by bit. Kernels of sweeps are compiled for a `Pattern`: loops over directions and
-levels are then unrolled, and their arrays are registers.
+States are x[chain * units + unit]; see `samplers.chromatic.lattice` for units. The draws equal
+those of the CPU bit by bit. Kernels of sweeps are compiled for a `Pattern`. Their loops over
+directions and levels are thus unrolled, and their arrays are registers.
 
 Importing this module needs numba-cuda.
 """
@@ -30,41 +30,41 @@ from minigibbs.samplers.chromatic.stencil_bits import FIRST_DRAW
 THREADS = 128
 PLANES = 8  # bits of a counter
 MOST_COUNTED = (1 << PLANES) - 1
-HALF = 32  # planes of random bits whose thresholds are in registers at a time
-QUAD = 4  # of them that are drawn together
+HALF = 32  # random bits per site whose threshold digits are in registers at a time
+QUAD = 4  # words of random bits per Philox call
 
 _NONE, _ONE, _ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)
 _S31, _S32 = np.uint32(31), np.uint64(32)
 
 
 class Pattern(NamedTuple):
-    """What kernels are compiled for: everything about a lattice but its sides and its weights."""
+    """Properties for which kernels are compiled: all but the sides and weights of a lattice."""
 
-    offset: tuple[tuple[int, ...], ...]  # [direction][axis], shorter than the side where it wraps
-    change: tuple[int, ...]  # [direction] how much the color grows
-    factor: tuple[int, ...]  # [axis] of the color
+    offset: tuple[tuple[int, ...], ...]  # [direction][axis], shorter than the side if it wraps
+    change: tuple[int, ...]  # [direction] increase of the color
+    factor: tuple[int, ...]  # [axis] factor of the coordinate in the color
     wraps: tuple[bool, ...]  # [axis]
     colors: int
-    step: tuple[int, ...]  # [direction] what a neighbor adds to the level
+    step: tuple[int, ...]  # [direction] levels that a neighbor adds
     levels: int
-    whole: bool  # rows wrap around, and fill their words
-    fine: bool  # neighbors may be missing, which adds half of what one adds
+    whole: bool  # rows wrap around and fill their words
+    fine: bool  # neighbors may be missing; they add half of what present ones add
     signed: bool  # some couplings are negative
     absent: bool  # some couplings are 0
-    clamped: bool  # some sites never change
+    clamped: bool  # some sites are clamped
 
 
 class Unit(NamedTuple):
-    """Where a thread's 32 sites are."""
+    """Position of a thread's 32 sites."""
 
     row: Any
-    word: Any  # of the row
+    word: Any  # in the row
     phase: Any  # the first site of the color in the row
     at: Any  # [axis] coordinates of the row
 
 
 def _moved(axis: int, offset: int, wraps: bool, before: Any) -> Any:
-    """A function that moves a row along an axis, after the moves of another function; or -1."""
+    """Return a function that moves a row along an axis after other moves; -1 if it leaves."""
 
     @inlined
     def move(row, at, sides, strides):
@@ -86,7 +86,7 @@ def _stay(row, at, sides, strides):
 
 
 def _neighbors(pattern: Pattern, d: int) -> Any:
-    """A function that returns a direction's neighbors of 32 sites, and which sites have none."""
+    """Return a function that loads a direction's neighbors of 32 sites, and masks missing ones."""
     partner = _stay
     for axis, offset in enumerate(pattern.offset[d][:-1]):
         if offset:
@@ -129,7 +129,7 @@ def _neighbors(pattern: Pattern, d: int) -> Any:
 
 
 def _opened(pattern: Pattern) -> Any:
-    """A function that finds a unit's place, the sites that it has, and the number of the first."""
+    """Return a function that computes a unit's position, valid sites and first site index."""
     axes, colors, factor, whole = len(pattern.factor), pattern.colors, pattern.factor, pattern.whole
 
     @inlined
@@ -161,7 +161,7 @@ def _opened(pattern: Pattern) -> Any:
 
 @cache
 def _gathered(pattern: Pattern, d: int) -> Any:
-    """A function that returns which sites a direction pulls up, and which have no neighbor."""
+    """Return a function that masks sites pulled up by a direction, and those with no neighbor."""
     near = _neighbors(pattern, d)
     signed, absent, colors = pattern.signed, pattern.absent, pattern.colors
 
@@ -182,7 +182,7 @@ def _gathered(pattern: Pattern, d: int) -> Any:
 
 
 def _leveled(pattern: Pattern, d: int, before: Any) -> Any:
-    """A function that counts a direction's neighbors, after those of another function."""
+    """Return a function that adds a direction's neighbors to the levels after another function."""
     gather = _gathered(pattern, d)
     step, levels, fine = pattern.step[d], pattern.levels, pattern.fine
 
@@ -214,7 +214,7 @@ def _leveled(pattern: Pattern, d: int, before: Any) -> Any:
 
 
 def _counted(pattern: Pattern) -> Any:
-    """A function that finds which sites are at each level; see `stencil_bits`."""
+    """Return a function that masks the sites at each level; see `stencil_bits`."""
     levels = pattern.levels
 
     @inlined
@@ -233,7 +233,7 @@ def _counted(pattern: Pattern) -> Any:
 
 @inlined
 def _compare(levels, level, digits, bits, undecided, new):
-    """Compare a word of random bits with the next bits of the thresholds."""
+    """Compare a word of random bits with the next digits of the thresholds."""
     below, v = _NONE, 0
     while v < levels:
         digit = digits[v]
@@ -246,9 +246,9 @@ def _compare(levels, level, digits, bits, undecided, new):
 
 @cache
 def sweep_color(pattern: Pattern) -> Any:
-    """A kernel that updates all sites of one color, 32 sites of one chain per thread.
+    """Return a kernel that updates all sites of one color, 32 sites of one chain per thread.
 
-    `threshold` holds the upper halves of the levels' thresholds, then their lower halves.
+    `threshold` has the upper halves of the levels' thresholds, then their lower halves.
     """
     find, count, levels = _opened(pattern), _counted(pattern), pattern.levels
     axes, clamped, colors = len(pattern.factor), pattern.clamped, pattern.colors
@@ -303,7 +303,7 @@ def sweep_color(pattern: Pattern) -> Any:
 
 
 def _summed(pattern: Pattern, k: int, before: Any) -> Any:
-    """A function that counts satisfied pairs of an offset, after those of another function."""
+    """Return a function that counts satisfied pairs of an offset after another function."""
     gather = _gathered(pattern, 2 * k)
 
     @inlined
@@ -324,7 +324,7 @@ def _no_pairs(totals, x, start, color, item, unit, rows, words, sides, strides, 
 
 @cache
 def count_pairs(pattern: Pattern) -> Any:
-    """A kernel that adds to sums[chain, ..] the satisfied pairs of each offset, then free ones."""
+    """Return a kernel that adds satisfied pairs per offset, then ones, to sums[chain, ..]."""
     terms, axes, colors = len(pattern.offset) // 2, len(pattern.factor), pattern.colors
     find, add, clamped = _opened(pattern), _no_pairs, pattern.clamped
     for k in range(terms):
@@ -378,7 +378,7 @@ def count_pairs(pattern: Pattern) -> Any:
 
 @entry(fastmath=False)
 def add_energies(sums, pairs, strength, constant, field, record, energy):
-    """Energies of satisfied pairs and of ones, to energy[record, chain]; clears the sums."""
+    """Compute energies from satisfied pairs and ones, to energy[record, chain]; clear the sums."""
     k = cuda.grid(1)
     if k < sums.shape[0]:
         terms, total = len(strength), constant
@@ -390,7 +390,7 @@ def add_energies(sums, pairs, strength, constant, field, record, energy):
 
 
 class Sites(NamedTuple):
-    """What `unit_sites` reads of a lattice."""
+    """Properties of a lattice that `unit_sites` reads."""
 
     shape: Any
     factor: Any
@@ -401,7 +401,7 @@ class Sites(NamedTuple):
 
 @entry
 def first_words(shape, factor, colors, rows, words, seed0, seed1, free, fixed, chains, x):
-    """First states: those of `samplers.chromatic.first`, bit by bit."""
+    """Draw initial states, bit by bit as `samplers.chromatic.first` does."""
     at = cuda.local.array(MOST_AXES, np.int64)
     key0, key1, units = np.uint32(seed0), np.uint32(seed1), colors * rows * words
     unit, chain = cuda.grid(2)
@@ -420,7 +420,7 @@ def first_words(shape, factor, colors, rows, words, seed0, seed1, free, fixed, c
 
 @entry
 def pack_words(shape, factor, colors, rows, words, states, first, x):
-    """Store states[chain, site] as bits of the chains from number `first` on."""
+    """Store states[chain, site] as bits of the chains from `first` on."""
     at = cuda.local.array(MOST_AXES, np.int64)
     (unit, chain), units = cuda.grid(2), colors * rows * words
     if unit < units:
@@ -436,7 +436,7 @@ def pack_words(shape, factor, colors, rows, words, states, first, x):
 
 @entry
 def unpack_words(shape, factor, colors, rows, words, x, first, chains, across, along, states):
-    """The opposite for this number of chains: to states[chain * across + site * along]."""
+    """Unpack `chains` chains from `first` on to states[chain * across + site * along]."""
     at = cuda.local.array(MOST_AXES, np.int64)
     (unit, chain), units = cuda.grid(2), colors * rows * words
     if unit < units:
@@ -451,7 +451,7 @@ def unpack_words(shape, factor, colors, rows, words, x, first, chains, across, a
 
 @entry
 def flush_planes(shape, factor, colors, rows, words, planes, ends, times, counts):
-    """Add what `times` counts came to, planes[plane, chain and unit], to counts; clears them."""
+    """Add bit-sliced counters planes[plane, chain and unit] to `counts`, and clear them."""
     at = cuda.local.array(MOST_AXES, np.int64)
     ones = cuda.local.array(BITS, np.int64)
     (unit, row), units = cuda.grid(2), colors * rows * words

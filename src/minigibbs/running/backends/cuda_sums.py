@@ -1,7 +1,7 @@
-"""Sums over variables on a GPU: what most observables are functions of, counted by many threads.
+"""Sums over variables on a GPU, counted by many threads; most observables are functions of them.
 
-A block of threads counts one piece of one sum, in the chains of one tile, and adds it to
-sums[record, sum, chain]. These are whole numbers, so that the order does not matter.
+A block of threads counts one piece of one sum in the chains of one tile, and adds the count to
+sums[record, sum, chain]. Counts are integers, so the order of additions does not matter.
 
 Importing this module needs numba-cuda.
 """
@@ -15,11 +15,11 @@ import numpy as np
 from minigibbs.kernels.jit import literal
 from minigibbs.running.backends.device.toolchain import cuda, entry
 
-THREADS = 128  # in a block; a power of 2
-WORD = 32  # chains in a word
-EIGHT = 8  # words that a thread reads before it adds them up
-_LOW, _HIGH = 3, 4  # bits of a thread's counters: below eight, and from there on
-MOST_EIGHTS = (1 << _HIGH) - 1  # that a thread counts
+THREADS = 128  # per block; a power of 2
+WORD = 32  # chains per word
+EIGHT = 8  # words that a thread reads before it adds them
+_LOW, _HIGH = 3, 4  # bits of a thread's counters: units of 1 to 4, and of eight
+MOST_EIGHTS = (1 << _HIGH) - 1  # groups of eight words that a thread can count
 PLANES = _LOW + _HIGH + 7  # bits of the counters of a block of 2 ** 7 threads
 _CELLS = PLANES * THREADS
 
@@ -29,14 +29,14 @@ _LAST_OF_WORD = np.uint32(WORD - 1)
 
 @literal
 def _three(a, b, c):
-    """The sums of three bits in 32 places: their low bits, and what is carried."""
+    """Add three bits at each of 32 positions; return the low bits and the carries."""
     odd = np.uint32(a ^ b)
     return np.uint32(odd ^ c), np.uint32(np.uint32(a & b) | np.uint32(odd & c))
 
 
 @literal
 def _plus_eight(ones, twos, fours, words):
-    """Counters of three bits in 32 places, with eight words added, and what is carried."""
+    """Add eight words to three-bit counters at 32 positions; also return the carries."""
     ones, a = _three(ones, words[0], words[1])
     ones, b = _three(ones, words[2], words[3])
     twos, c = _three(twos, a, b)
@@ -53,11 +53,11 @@ def count_words(
 ):
     """Count the ones of snapshots[row, place and word], one bit per chain, for several records.
 
-    A term is the number of its place, or its complement where a 0 is wanted; without terms, all
-    places are counted. Row `first_row` is record number `record`, the next one is `step` rows
-    on; blocks go along all pieces and tiles of a row, then along those of the next. Of the threads
-    of a block, each `2 ** shift` have neighboring words. All counters are bits
-    of words, from a thread's own to those of the block.
+    A term is the index of its place, or the complement of the index to count zeros. Without terms,
+    all places are counted. Row `first_row` belongs to record `record`; the next record is `step`
+    rows later. Blocks iterate over all pieces and tiles of a row, then over those of the next row.
+    Groups of `2 ** shift` threads of a block have neighboring words. Counters are bit-sliced, both
+    in registers and in shared memory.
     """
     planes = cuda.shared.array(_CELLS, np.uint32)
     thread, threads = np.uint32(cuda.threadIdx.x), np.uint32(cuda.blockDim.x)
@@ -83,7 +83,7 @@ def count_words(
                 place = np.int64(terms[np.uint64(spots[j])])
                 sign = place >> 63
                 spots[j], flips[j] = place ^ sign, np.uint32(sign)
-        for j in range(EIGHT):  # what is far away is asked for together
+        for j in range(EIGHT):  # issue eight loads together to hide the latency
             near[j] = snapshot[np.uint64(spots[j] * words + w)]
         for j in range(EIGHT):
             near[j] = np.uint32(near[j] ^ flips[j]) if k + j * rows < end else _NONE
@@ -126,9 +126,9 @@ def count_words(
 
 @entry
 def count_values(x, variables, wanted, pieces, tiles, shift, record, sums):
-    """Count the variables of x[variable, chain] that have the values wanted of them.
+    """Count the variables of x[variable, chain] that have their `wanted` values.
 
-    Of the threads of a block, each `2 ** shift` have neighboring chains.
+    Groups of `2 ** shift` threads of a block have neighboring chains.
     """
     counts = cuda.shared.array(THREADS, np.int32)
     thread, threads = np.uint32(cuda.threadIdx.x), np.uint32(cuda.blockDim.x)
@@ -155,7 +155,7 @@ def count_values(x, variables, wanted, pieces, tiles, shift, record, sums):
 
 @entry
 def begin_sums(constants, sums):
-    """Let sums begin with what never changes: [record, sum, chain]."""
+    """Set sums to their constant parts: [record, sum, chain]."""
     chain, row = cuda.grid(2)
     if chain < sums.shape[2]:
         for k in range(row, sums.shape[0] * sums.shape[1], cuda.gridsize(2)[1]):
@@ -165,9 +165,9 @@ def begin_sums(constants, sums):
 
 @lru_cache(maxsize=64)
 def sums_kernel(function):
-    """A kernel that evaluates a function of sums for some records and all chains.
+    """Return a kernel that evaluates a function of sums for some records and all chains.
 
-    Of sums[record, sum, chain] it takes those from number `first` up to `end`, to
+    It reads entries `first` to `end` - 1 of sums[record, sum, chain] and writes
     values[record, number, chain].
     """
 

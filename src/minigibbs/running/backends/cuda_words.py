@@ -1,6 +1,6 @@
-"""Chromatic scans of spins on a GPU that are bits of words, whatever the bits of a word are.
+"""Chromatic scans of spins on a GPU, stored as bits of words: base class of two layouts.
 
-`cuda_colors_bits` has 32 chains per word, `cuda_colors_stencil` 32 sites.
+A word of `cuda_colors_bits` has 32 chains, a word of `cuda_colors_stencil` 32 sites.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 
-_NOTING = 8448  # blocks of threads that note what has changed, at most
-_NOTED = 8  # sweeps of which one is compared with the one before
-_MOST_RECORDS = 4096  # that wait on the device
+_NOTING = 8448  # most blocks of threads that count changes
+_NOTED = 8  # one of this number of sweeps is compared with the sweep before it
+_MOST_RECORDS = 4096  # most records that the device buffers
 _BUFFER_BYTES = 1 << 28
 
 
 class CudaWords(CudaColors):
-    """Spins as bits: changes are counted by comparing some sweeps, energies when they are kept."""
+    """Spins as bits: flips are counted in some sweeps, energies when a record is made."""
 
-    keep_energies: Callable[[int], None]  # adds up the kept chains' energies, as a record
+    keep_energies: Callable[[int], None]  # computes the kept chains' energies of a record
     device_energy: Any  # [record, kept chain]
 
     def __init__(self, plan: Plan, data: Any) -> None:
         super().__init__(plan, data)
-        self.every = self.unit  # a sweep
+        self.every = self.unit  # updates between two counts: a sweep
 
     @abstractmethod
     def _energy_bytes(self) -> int:
-        """Bytes of what the kept chains' energies are added up in."""
+        """Return the bytes of the partial sums of the kept chains' energies."""
 
     def _plan_records(self) -> int:
-        """Choose what is held of the kept chains; returns the bytes that all records take."""
+        """Choose the buffers of the kept chains; return the bytes of all records."""
         self.held = [self.plan.drawn] if self.draws else []
         record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
         room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
@@ -49,18 +49,18 @@ class CudaWords(CudaColors):
         return int(self.room * record + more + 8 * self.kept * (values + 1))
 
     def _observed_parts(self) -> int:
-        """Energies are always added up by many threads."""
+        """Return 2: many threads compute each energy."""
         return 2
 
     def _place_changes(self, flat: Any, words: int, last: int) -> None:
-        """Compare x[word] with an earlier copy: of every `words`-th only the bits in `last`."""
+        """Prepare comparison with an earlier copy; `last` masks every `words`-th word."""
         self.flat, self.before = flat, self.cuda.device_array(flat.shape, flat.dtype)
         own, threads = load("cuda_bits"), self.own.THREADS
         note = configure(own.count_changes, min(flat.size, _NOTING * threads), threads)
         self.note = Again(note, (flat, self.before, words, last), (self.changed,))
 
     def _sweep_once(self) -> None:
-        """Sweep; one of the first eight sweeps, or every eighth, is compared with that before."""
+        """Sweep; compare each of the first eight sweeps and every eighth with the one before."""
         early = self._sweep < _NOTED
         compare = early or self._sweep % _NOTED == _NOTED - 1
         if compare:
@@ -70,7 +70,7 @@ class CudaWords(CudaColors):
             self.note(1 if early else _NOTED)
 
     def _changes(self, noted: int) -> int:
-        """How many updates changed a value, by those of the first eight and every eighth sweep."""
+        """Extrapolate the number of flips from those of the compared sweeps."""
         covered = min(self._sweep, _NOTED) + max(self._sweep // _NOTED - 1, 0) * _NOTED
         return round(noted * self._sweep / max(covered, 1))
 

@@ -1,7 +1,7 @@
 """Chromatic runs on the CPU: a group is one chain, or up to 64 that are vectorized.
 
-Sixteen chains and more share a tile; fewer are groups of their own, on threads. Draws are
-the same either way, since every number is a function of the chain, the sweep and the variable.
+From 16 chains on, up to 64 share a tile; fewer chains are groups of their own, on threads. Draws
+are the same either way, since each random number depends only on chain, sweep and variable.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from minigibbs.running.sums import NO_SUMS, signed_places
 from minigibbs.samplers.chromatic.tile import LANES
 from minigibbs.samplers.registry import TOGETHER, make_tile
 
-_TOGETHER = 256  # records of sums that are made together
+_TOGETHER = 256  # records whose sums are measured together
 
 
 def group_chains(plan: Plan) -> int:
-    """How many chains a group has: as many in each, the last ones of no use included."""
+    """Return the number of chains of every group, including unused chains of the last group."""
     if plan.chains < TOGETHER:
         return 1
     groups = -(-plan.chains // LANES)
-    return 8 * -(-plan.chains // (8 * groups))  # which share words of random bits
+    return 8 * -(-plan.chains // (8 * groups))  # 8 chains share words of random bits
 
 
 def lockstep_groups(
     plan: Plan, data: Any, states: NDArray[Any], kind: type[LockstepGroup] | None = None
 ) -> list[Group]:
-    """All chains, at their first states, in groups of one kind."""
+    """Create the groups of all chains at their initial states."""
     kind = LockstepGroup if kind is None else kind
     each = group_chains(plan)
     groups: list[Group] = []
@@ -47,12 +47,12 @@ def lockstep_groups(
 
 
 def _filled(states: NDArray[Any], chains: int) -> NDArray[Any]:
-    """States of this number of chains; unused ones repeat the first."""
+    """Return states of this number of chains; unused chains repeat the first."""
     return np.concatenate([states, np.repeat(states[:1], chains - len(states), axis=0)])
 
 
 class LockstepGroup(Group):
-    """Chains that go through the colors together."""
+    """Chains that update color after color, synchronized."""
 
     first_segment = 64
 
@@ -64,15 +64,15 @@ class LockstepGroup(Group):
         number: int = 0,
         length: int | None = None,
     ) -> None:
-        """Chains with space for the records of `length` updates."""
+        """Create the chains, with space for the records of `length` updates."""
         first = number * len(states)
         super().__init__(plan, number, min(len(states), plan.chains - first))
         self.data, self.first = data, first
         self.length = plan.length if length is None else length
         self.tile = make_tile(plan.sampler, plan.graph, data, first, states, plan.seed)
         self.marginals = "marginals" in plan.kept
-        self._tally = np.zeros(CHANGES + 1, np.int64)  # before the tile's
-        self._clock = self._swept = 0  # recorded updates; sweeps of all kinds
+        self._tally = np.zeros(CHANGES + 1, np.int64)  # counters before those of the tile
+        self._clock = self._swept = 0  # recorded updates; sweeps including warm-up
         self._before = np.zeros((self.tile.chains, plan.values if self.marginals else 0), np.int64)
         self._from = 0  # the clock at which the tile's counts begin
         self.observer = Observer(plan, self.tile.chains)
@@ -84,20 +84,20 @@ class LockstepGroup(Group):
 
     @property
     def clock(self) -> int:
-        """Recorded updates of each chain so far."""
+        """Number of recorded updates of each chain so far."""
         return self._clock
 
     @property
     def unit(self) -> int:  # type: ignore[override]
-        """Updates of a sweep."""
+        """Number of updates of a sweep."""
         return self.plan.unit
 
     def share(self, threads: int) -> None:
-        """Let this number of threads work on a color."""
+        """Set the number of threads that update a color."""
         self.tile.threads = threads
 
     def _make_rows(self) -> None:
-        """Space for the records of `length` updates, those so far kept."""
+        """Allocate space for the records of `length` updates and keep the present ones."""
         plan, records = self.plan, self.length // self.plan.thin
         kept = {
             "draws": "draws" in plan.kept,
@@ -116,14 +116,14 @@ class LockstepGroup(Group):
             self._keep(slice(0, records), 1)
 
     def begin(self) -> None:
-        """There is nothing to set: tiles carry their states alone."""
+        """Do nothing: the chains of a tile consist of their states alone."""
 
     def states(self) -> NDArray[Any]:
-        """The states of the chains that were asked for: [chain, variable]."""
+        """Return the states of the requested chains: [chain, variable]."""
         return self.tile.states()[: self.chains]
 
     def load(self, states: NDArray[Any]) -> None:
-        """Restart the chains at states [chain, variable]; sweeps are numbered as before."""
+        """Restart the chains at states [chain, variable]; sweep numbers continue."""
         self.tile.load(_filled(states, self.tile.chains))
 
     def follow(self, before: LockstepGroup) -> None:
@@ -139,8 +139,8 @@ class LockstepGroup(Group):
                 self.tile.energies()
 
     def advance(self, updates: int, recording: bool = False) -> None:
-        """Make this number of updates of every chain: whole sweeps."""
-        if not self.plan.graph.free:  # everything is clamped: time passes, nothing changes
+        """Make this number of updates of every chain, a whole number of sweeps."""
+        if not self.plan.graph.free:  # everything is clamped: only the clock advances
             first = self.records
             self._clock += updates if recording else 0
             if self.plan.observe and self.records > first:
@@ -149,7 +149,7 @@ class LockstepGroup(Group):
         if not recording:
             self._sweep(updates // self.unit, False)
             return
-        if not self.plan.observe and not any(map(len, self._rows.values())):  # nothing is kept
+        if not self.plan.observe and not any(map(len, self._rows.values())):  # nothing is recorded
             self._sweep(updates // self.unit, self.marginals)
             self._clock += updates
             return
@@ -166,9 +166,9 @@ class LockstepGroup(Group):
                 self._keep(slice(record, record + 1), self._clock)
 
     def _summed_records(self, end: int) -> int:
-        """How many records lie ahead of which sums are all that is kept, whole ones up to a clock.
+        """Return the number of next records, up to a clock, that need only sums of spins.
 
-        They are made together: between two sweeps there is little else to do.
+        Such records are measured together, because little else happens between two sweeps.
         """
         rows, thin, observed = self._rows, self.plan.thin, len(self.plan.observe)
         if not observed or len(self._summed.own) < observed or self._clock % thin:
@@ -180,7 +180,7 @@ class LockstepGroup(Group):
         return min(ahead, every - 1 - record % every) if len(rows["energy"]) else ahead
 
     def _sweep_summed(self, records: int) -> None:
-        """Make this number of records of sums."""
+        """Make this number of records of sums of spins."""
         first, each = self._clock // self.plan.thin, self.plan.thin // self.unit
         sums = np.empty((records, self.tile.chains, len(self._summed.constants)), np.int64)
         for own in sums:
@@ -194,7 +194,7 @@ class LockstepGroup(Group):
             self.observer.add(chain, values, first)
 
     def _split(self, sums: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-        """The sums [row, sum] of each observable that is a function of them, by its number."""
+        """Return the sums [row, sum] of each observable that is a function of them, by index."""
         own = self._summed.own.items()
         return {number: np.ascontiguousarray(sums[:, a:b]) for number, (a, b) in own}
 
@@ -203,10 +203,10 @@ class LockstepGroup(Group):
         self._swept += sweeps
 
     def _keep(self, records: slice, visits: int) -> None:
-        """Keep what was asked for."""
+        """Store the records that were requested."""
         rows, plan = self._rows, self.plan
         moving = plan.graph.free > 0
-        states = np.empty((self.tile.chains, 0), plan.graph.state_type)  # where none are needed
+        states = np.empty((self.tile.chains, 0), plan.graph.state_type)  # if no states are needed
         if len(rows["draws"]) or (len(self._summed.own) < len(plan.observe) and moving):
             states = self.tile.states()
         if len(rows["draws"]):
@@ -222,21 +222,21 @@ class LockstepGroup(Group):
             rows["error"][records] = mean_distance(counts, times, plan.reference, first)
 
     def _observe(self, states: NDArray[Any], records: slice) -> None:
-        """Measure every chain's state, which is that of all these records."""
+        """Measure the state of every chain and store it for all these records."""
         values = self.observer.measure(states, self._sums())
         for chain, own in enumerate(values):
             several = np.repeat(own[None], records.stop - records.start, axis=0)
             self.observer.add(chain, several, records.start)
 
     def _sums(self) -> dict[int, NDArray[np.int64]]:
-        """The sums [chain, sum] of observables, by number, that are functions of them."""
+        """Return the sums [chain, sum] of observables that are functions of them, by index."""
         if not self._summed.own:
             return {}
         sums = self.tile.spin_sums(self._terms, self._summed.terms.ends)
         return self._split(sums + self._summed.constants)
 
     def _counts(self, clock: int) -> NDArray[np.int64]:
-        """Updates spent in each value: a sweep counts as one update of every variable."""
+        """Count updates spent at each value; a sweep is one update of every variable."""
         if not self.marginals:
             return self._before
         sweeps = (clock - self._from) // self.unit
@@ -248,10 +248,10 @@ class LockstepGroup(Group):
         return counts
 
     def state(self) -> State:
-        """Copies of what lies in the tile."""
+        """Return copies of the tile's arrays and the group's counters."""
         return {
             "x": self.tile.states(),
-            "stream": np.ones(4, np.uint64),  # none is needed
+            "stream": np.ones(4, np.uint64),  # unused: random bits are counter-based
             "carried": np.zeros(0),
             "replicas": np.zeros(0, self.plan.graph.state_type),
             "tally": self._tally + self.tile.tally(self.chains),
@@ -267,7 +267,7 @@ class LockstepGroup(Group):
         }
 
     def restore(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state returned by `state`."""
         self.first = self.tile.first = int(state["first"][0])
         self.tile.load(state["x"])
         self.tile.clear()
@@ -279,31 +279,31 @@ class LockstepGroup(Group):
         self.observer.restore(state)
 
     def recorded(self) -> dict[str, NDArray[Any]]:
-        """What has a row per record: [record, chain, ...]."""
+        """Return the arrays with one row per record: [record, chain, ...]."""
         return self._rows | {"observed": self.observer.series}
 
     def grow(self, length: int) -> None:
-        """Make space for more records."""
+        """Allocate space for more records."""
         self.length = length
         self._make_rows()
 
     def energies(self) -> NDArray[np.float64]:
-        """The energies recorded so far."""
+        """Return the energies recorded so far."""
         every = self.plan.energy_every
         return self._rows["energy"][every - 1 : self.records : every, : self.chains].T
 
     def counted(self) -> Counted:
-        """A row for each chain."""
+        """Return the counts, one row per chain."""
         counts = self._counts(self._clock)[: self.chains]
         return Counted(counts.copy(), np.full(self.chains, self._clock))
 
     def collect(self) -> Collected:
-        """A row for each chain."""
+        """Return the results, one row per chain."""
         return collect_lockstep(self.plan, self.state(), self.rows(0))
 
 
 def _shapes(plan: Plan, chains: int) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Of one record: a row for each chain."""
+    """Return shape and dtype of one record of each array, with one row per chain."""
     width = len(plan.drawn) or len(plan.graph)
     return {
         "draws": ((chains, width), plan.graph.state_type),
@@ -314,7 +314,7 @@ def _shapes(plan: Plan, chains: int) -> dict[str, tuple[tuple[int, ...], Any]]:
 
 
 def collect_lockstep(plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
-    """A row for each chain that was asked for: the last group may have more."""
+    """Collect one row per requested chain; the last group may have more."""
     shapes = _shapes(plan, len(state["x"]))
     none = {name: np.empty((0, *shape), kind) for name, (shape, kind) in shapes.items()}
     chains = min(len(state["x"]), plan.chains - int(state["first"][0]))
@@ -333,10 +333,10 @@ def collect_lockstep(plan: Plan, state: State, rows: dict[str, NDArray[Any]]) ->
 
 
 def check_lockstep(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-    """Raise `ValueError` unless groups stand where they must, after the sweeps that they say."""
+    """Raise `ValueError` unless the groups' sweep numbers and first chains are as expected."""
     swept, first, each = state["swept"], state["first"], group_chains(plan)
     made = (state["clock"] + state["warmed"]) // plan.unit if plan.graph.free else 0
     numbers = each * np.arange(len(first))[:, None]
     for name, array, right in (("swept", swept, made), ("first", first, numbers)):
         if array.dtype != np.int64 or not (array == right).all():
-            raise ValueError(f"{name} holds what it cannot")
+            raise ValueError(f"{name} has entries outside its range")

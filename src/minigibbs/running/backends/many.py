@@ -1,4 +1,4 @@
-"""Many chains in one call, each with variables of its own to visit: what learning runs."""
+"""Compiled loop over many chains that each visit their own variables, for learning."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""One model on many processes, by MPI: each updates its part of every color.
+"""One model on many processes, by MPI: each rank updates its part of every color.
 
-Rank 0 runs the loop, and writes checkpoints. It tells the other ranks what to do with their tiles:
-`_Shared` sends the name of a tile's method, and all ranks call it together. After its part of a
-color, a rank exchanges the values that others need. Random bits do not depend on the split, sums
-are sums of integers, and everything else is computed by rank 0. So results are the same on any
-number of ranks, bit for bit.
+Rank 0 runs the loop and writes checkpoints. It controls the tiles of the other ranks: `_Shared`
+broadcasts the name of a tile's method, and all ranks call it together. After its part of a color, a
+rank exchanges the values that others need. Random bits do not depend on the partition, and sums
+are sums of integers. Rank 0 computes everything else. So results are bit-identical on any
+number of ranks.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ PATIENCE = 120.0  # seconds that ranks wait for each other before the first swee
 _POLL = 0.001
 _SHARED = (StencilTile, SpinTile, SmallTile)  # tiles that processes can share
 
-_LED = ("length",)  # what rank 0 decides alone
+_LED = ("length",)  # options that rank 0 decides alone
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # set by launchers
 
 Ranges = list[tuple[int, int]]
 
 
 def cuts(begin: int, end: int, ranks: int, slab: int = 1) -> list[int]:
-    """Where the parts of ranks begin, and the last one's ends; parts are whole slabs.
+    """Return the bounds of the parts of all ranks; parts are whole slabs.
 
     >>> cuts(0, 10, 3)
     [0, 3, 6, 10]
@@ -64,10 +64,10 @@ def cuts(begin: int, end: int, ranks: int, slab: int = 1) -> list[int]:
 
 
 class Partition:
-    """Which rank updates what, and what it needs from the others, color by color.
+    """Partition of the updates over ranks, and the values that they exchange, color by color.
 
     A lattice is cut into slabs along its first axis, and a rank needs the slabs next to its own.
-    Of any other graph, every rank needs all values.
+    For any other graph, every rank needs all values.
     """
 
     def __init__(self, ends: NDArray[np.int64], ranks: int, lattice: Lattice | None) -> None:
@@ -80,11 +80,11 @@ class Partition:
         self._lattice = lattice
 
     def own(self, color: int, rank: int) -> tuple[int, int]:
-        """The units of a color that a rank updates."""
+        """Return the range of a color that a rank updates."""
         return self.cuts[color][rank], self.cuts[color][rank + 1]
 
     def sent(self, color: int, source: int, target: int) -> Ranges:
-        """The units of a color that one rank sends to another after it has updated them."""
+        """Return the ranges of a color that one rank sends to another after updating them."""
         begin, end = self.own(color, source)
         if source == target or begin == end:
             return []
@@ -116,7 +116,7 @@ def _merged(ranges: Ranges) -> Ranges:
 
 
 def _slabs(lattice: Lattice) -> tuple[int, int, bool]:
-    """Units of a slab, how many slabs neighbors are away, and whether the first axis wraps."""
+    """Return units per slab, reach of neighbors in slabs, and whether the first axis wraps."""
     wraps = bool(lattice.wraps[0])
     steps = int(np.abs(lattice.offset[:, 0]).max(initial=0))
     if len(lattice.shape) > 1:
@@ -125,16 +125,16 @@ def _slabs(lattice: Lattice) -> tuple[int, int, bool]:
 
 
 def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
-    """Say what each of some ranks would do, and what it would send.
+    """Describe the work and messages of each of several ranks.
 
     Parameters
     ----------
     sampler : Sampler
-        What updates the variables.
+        The sampler of the run.
     graph : FactorGraph
         The model.
     ranks : int
-        The number of processes.
+        Number of processes.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def _owned(partition: Partition, rank: int) -> Ranges:
 
 
 class _Shared:
-    """A tile that ranks share. Rank 0 calls its methods, and `obey` calls them elsewhere."""
+    """A tile that ranks share. Rank 0 calls its methods; the other ranks call `obey`."""
 
     def __init__(self, tile: Tile, number: int, comm: Any) -> None:
         self.tile, self.number, self.comm = tile, number, comm
@@ -188,49 +188,49 @@ class _Shared:
     first = property(lambda self: self.tile.first, lambda self, first: self.call("place", first))
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Do the same on all ranks."""
+        """Call a method on all ranks."""
         self.comm.bcast((self.number, name, arguments), root=0)
         return self.obey(name, arguments)
 
     def obey(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Do what rank 0 has called."""
+        """Execute a method that rank 0 called."""
         return getattr(self, f"_{name}")(*arguments)
 
     def states(self) -> NDArray[Any]:
-        """The states."""
+        """Return the states."""
         return self.call("states")  # type: ignore[no-any-return]
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states."""
+        """Load states."""
         self.call("load", states)
 
     def compile(self) -> None:
-        """Compile, on all ranks."""
+        """Compile on all ranks."""
         self.call("compile")
 
     def energies(self) -> NDArray[np.float64]:
-        """The states' energies."""
+        """Return the energies of the states."""
         return self.call("energies")  # type: ignore[no-any-return]
 
     def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums over spins."""
+        """Return sums over spins."""
         self.call("gather", 1)
         return self.tile.spin_sums(terms, ends)
 
     def advance(self, sweep: int, sweeps: int, counting: bool) -> None:
-        """Make this number of sweeps, from number `sweep` on."""
+        """Make this number of sweeps, beginning with number `sweep`."""
         self.call("advance", sweep, sweeps, counting)
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """What the first chains did."""
+        """Return the counters of the first chains."""
         return self.call("tally", chains)  # type: ignore[no-any-return]
 
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """After how many of the sweeps each value was there."""
+        """Count the sweeps after which each value was present."""
         return self.call("counts", sweeps)  # type: ignore[no-any-return]
 
     def clear(self) -> None:
-        """Forget the counts, and what was noted."""
+        """Reset counts and counters."""
         self.call("clear")
 
     def _place(self, first: int) -> None:
@@ -269,11 +269,11 @@ class _Shared:
         return tally
 
     def _arrays(self) -> int:
-        """How many of the tile's shares are states."""
+        """Return how many of the tile's shares are states."""
         return self.tile.chains if isinstance(self.tile, StencilTile) else 1
 
     def _gather(self, arrays: int) -> None:
-        """Have the first shares of all ranks."""
+        """Gather the first `arrays` shares of all ranks."""
         for color in range(len(self.partition.colors)):
             parts = [
                 self.tile.shares(*self.partition.own(color, rank))[:arrays]
@@ -287,7 +287,7 @@ class _Shared:
     def _spread(self, tile: Tile, sweep: int, sweeps: int, counting: bool) -> None:
         """Sweep over this rank's part of every color, and exchange what others need.
 
-        What is sent is updated first, and travels while the rest is updated.
+        Units to send are updated first, so that transfers overlap the other updates.
         """
         for number in range(sweep, sweep + sweeps):
             for color in range(len(self.partition.colors)):
@@ -303,7 +303,7 @@ class _Shared:
                     request.Wait()
 
     def _routes(self, color: int) -> tuple[list[tuple[int, Ranges]], list[tuple[int, Ranges]]]:
-        """What goes to, and comes from, which ranks."""
+        """Return the ranges sent to and received from each rank."""
         me, ranks = self.comm.rank, range(self.comm.size)
         outgoing = [(rank, self.partition.sent(color, me, rank)) for rank in ranks]
         incoming = [(rank, self.partition.sent(color, rank, me)) for rank in ranks]
@@ -329,7 +329,7 @@ class _Shared:
 
 
 def _between(begin: int, end: int, taken: Ranges) -> Ranges:
-    """What is left of a range."""
+    """Return the parts of a range outside `taken`."""
     left = []
     for low, high in taken:
         if begin < low:
@@ -339,7 +339,7 @@ def _between(begin: int, end: int, taken: Ranges) -> Ranges:
 
 
 def _bytes(array: NDArray[Any], low: int, high: int) -> NDArray[np.uint8]:
-    """Rows of an array as bytes, in place."""
+    """View rows of an array as bytes."""
     return array[low:high].reshape(-1).view(np.uint8)
 
 
@@ -356,21 +356,21 @@ class MpiGroup(LockstepGroup):
         self.tile: Any = _Shared(self.tile, self.number, world())
 
     def share(self, threads: int) -> None:
-        """Ranks take the place of threads."""
+        """Do nothing: ranks replace threads."""
 
 
 def follows() -> bool:
-    """Whether this process was launched as another rank than 0."""
+    """Return whether this process was launched with a rank other than 0."""
     return any(os.environ.get(name, "0") != "0" for name in _RANKS) and world().rank > 0
 
 
 def world() -> Any:
-    """All ranks."""
+    """Return the communicator of all ranks."""
     return optional("mpi4py.MPI", "mpi").COMM_WORLD
 
 
 class MpiBackend(CpuBackend):
-    """One model, split over the processes that `mpiexec` or `srun` started."""
+    """Backend that splits one model over the processes of `mpiexec` or `srun`."""
 
     name = "mpi"
     device = CPU
@@ -380,17 +380,17 @@ class MpiBackend(CpuBackend):
     _waiting = False  # whether other ranks wait for this one
 
     def check(self) -> None:
-        """Raise if mpi4py is missing."""
+        """Raise an error if mpi4py is missing."""
         world()
 
     def choose_scan(
         self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool
     ) -> ScanChoice:
-        """Only chromatic scans can be split; see `prepare` for graphs that have none."""
+        """Choose the chromatic scan, the only one that ranks can share; see `prepare`."""
         return ScanChoice(CHROMATIC, "ranks update their parts of a color at the same time")
 
     def prepare(self, plan: Plan) -> Any:
-        """What chromatic sweeps read."""
+        """Return the layout of the chromatic scan."""
         if plan.scan != CHROMATIC:
             raise SampleError(
                 f'backend="mpi" needs scan="chromatic", got "{plan.scan}" with {plan.sampler}'
@@ -398,7 +398,7 @@ class MpiBackend(CpuBackend):
         return super().prepare(plan)
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
-        """All chains, at the same first states on all ranks."""
+        """Create all chains, at the same initial states on all ranks."""
         header, _ = plan.encode()
         key = json.dumps(header | dict.fromkeys(_LED), sort_keys=True, default=str)
         prepared(plan.graph, "mpi", key, lambda: _agree(plan), most=1)
@@ -406,11 +406,11 @@ class MpiBackend(CpuBackend):
         return lockstep_groups(plan, data, start(), MpiGroup)
 
     def shared_seed(self, seed: int) -> int:
-        """That of rank 0."""
+        """Return the seed of rank 0."""
         return int(_patiently(world(), str(seed))[0])
 
     def together(self, groups: list[Group], run: Callable[[], Run]) -> Run:
-        """Rank 0 runs, and the others follow; all return the run."""
+        """Run on rank 0 and follow on the others; all return the run."""
         comm = world()
         if comm.rank:
             return _follow(comm, groups)
@@ -424,14 +424,14 @@ class MpiBackend(CpuBackend):
         return result
 
     def release(self, error: BaseException) -> None:
-        """Tell the other ranks, if they wait for rank 0, that it has failed."""
+        """Report a failure of rank 0 to the ranks that wait for it."""
         if self._waiting:
             self._waiting = False
             world().bcast((None, "failed", f"{type(error).__name__}: {error}"), root=0)
 
 
 def _follow(comm: Any, groups: list[Group]) -> Run:
-    """Do what rank 0 says until the run ends."""
+    """Execute the calls of rank 0 until the run ends."""
     while True:
         number, name, given = comm.bcast(None, root=0)
         if name == "ended":
@@ -448,13 +448,13 @@ def _follow(comm: Any, groups: list[Group]) -> Run:
 
 
 def _abort(comm: Any, text: str) -> None:
-    """End all ranks, since the others would wait for this one."""
+    """End all ranks, because the others would wait for this one."""
     print(f"minigibbs: rank {comm.rank} of {comm.size} failed: {text}", file=sys.stderr, flush=True)
     comm.Abort(1)
 
 
 def _agree(plan: Plan) -> None:
-    """Raise, on every rank, where ranks run different things."""
+    """Raise an error on every rank if ranks make different calls."""
     comm = world()
     header, arrays = plan.encode()
     model, model_arrays = encode(plan.graph)
@@ -486,7 +486,7 @@ def _digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 
 def _patiently(comm: Any, text: str) -> list[str]:
-    """The texts of all ranks; where one does not come, the job ends with a message."""
+    """Gather the texts of all ranks; if one is missing too long, abort with a message."""
     length = np.zeros(comm.size, np.int64)
     _wait(comm, comm.Iallgather(np.array([len(text.encode())]), length))
     out = np.empty(int(length.sum()), np.uint8)

@@ -1,8 +1,7 @@
-"""Points in few words, so that a GPU loads less for a proposal.
+"""Points packed into few words, so that a GPU loads less per proposal.
 
-A point's features and its scale take 16 bits each. That settles nearly all proposals; what it
-leaves open is settled in double precision by `samplers.chromatic.points.settle`, so that draws are
-the same.
+A point's features and its scale take 16 bits each. They decide nearly all proposals. The others are
+decided in double precision by `samplers.chromatic.points.settle`, so draws are the same.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from numpy.typing import NDArray
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.samplers.chromatic.points import HEAD, QUAD, PointColors
 
-HALVES = 2 * QUAD  # of the words that are loaded at a time
-_MOST = 65535  # of a half
-_ROUNDING = 3e-6  # what single precision may be off, of a value
+HALVES = 2 * QUAD  # half words that are loaded at a time
+_MOST = 65535  # largest half word
+_ROUNDING = 3e-6  # relative error bound of single precision
 _LOG2_E = math.log2(math.e)
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 class PackedPoints(NamedTuple):
-    """What a proposal reads; every number of a group is [group]."""
+    """Arrays and constants that a proposal reads; each constant of a group is [group]."""
 
-    points: NDArray[np.uint32]  # [4 * quads * row]: place, scale and features in halves
-    members: int  # points of a group
-    unit: NDArray[np.float32]  # a step of scales
-    power: NDArray[np.float32]  # of 2, for a squared distance in steps, or for a distance
-    slack: NDArray[np.float32]  # what all of this may be off, of a value
+    points: NDArray[np.uint32]  # [4 * quads * row] place, scale and features in half words
+    members: int  # points per group
+    unit: NDArray[np.float32]  # step of scales
+    power: NDArray[np.float32]  # log2 of the kernel per squared distance, or distance, in steps
+    slack: NDArray[np.float32]  # relative error bound of a value
 
 
 def packed_quads(features: int) -> int:
-    """Quads of words of a point: its features, its place and its scale."""
+    """Return the quads of words of a point: its features, place and scale."""
     return -(-(3 + features) // HALVES)
 
 
 def pack_points(data: PointColors, features: int) -> PackedPoints:
-    """Pack points of at most this number of features."""
+    """Pack points of at most `features` features."""
     groups, count = len(data.codes), len(data.variable)
     rows = data.points.reshape(groups, count, QUAD * data.quads)
     halves = np.zeros((groups, count, HALVES * packed_quads(features)), np.uint16)
@@ -55,7 +54,7 @@ def pack_points(data: PointColors, features: int) -> PackedPoints:
         halves[g, :, 2] = np.rint(scale / unit[g])
         halves[g, :, 3 : 3 + features] = np.rint((feature - low) / steps[g])
     laplace = data.codes == LAPLACE
-    # Steps of both ends are off by a half each, in every direction.
+    # Both ends are rounded by up to half a step in every direction.
     off = math.sqrt(features) * steps
     return PackedPoints(
         halves.reshape(-1).view(np.uint32),

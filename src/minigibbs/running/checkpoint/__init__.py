@@ -1,1 +1,1 @@
-"""A run on disk, from which it continues as if it had never stopped."""
+"""Runs on disk, which continue exactly as if uninterrupted."""

@@ -1,8 +1,8 @@
-"""A run on disk: a folder from which it continues as if it had never stopped.
+"""A checkpoint folder, from which a run continues exactly as if uninterrupted.
 
-The folder holds the model, what was asked for, the two latest generations of every chain's state,
-and the records in chunks, one a generation. Every file is written whole or not at all and sealed
-with a checksum; a state names the chunks that belong to it. See docs/adr/0004-checkpoints.md.
+The folder contains the model, the request, the two latest generations of all chains' states, and
+the records in chunks, one per generation. Files are written atomically and sealed with a
+checksum. A state lists the chunks that belong to it. See docs/adr/0004-checkpoints.md.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ T = TypeVar("T")
 
 
 class Generation(NamedTuple):
-    """What one generation holds."""
+    """The content of one generation."""
 
     header: dict[str, Any]
-    states: dict[str, NDArray[Any]]  # each of a state's arrays with a row per group, and others
-    chunks: list[dict[str, NDArray[Any]]]  # records in turn: `first`, `count`, and rows by name
+    states: dict[str, NDArray[Any]]  # arrays of a state with one row per group, and others
+    chunks: list[dict[str, NDArray[Any]]]  # records in order: `first`, `count`, and rows by name
 
 
 class Checkpoint:
@@ -59,8 +59,8 @@ class Checkpoint:
         self.folder = folder
         self.generation = 0
         self.chunks: list[int] = []
-        self.number = ""  # of the run: files of different runs do not mix
-        self._plan: Plan | None = None  # with `_header`, what `model.mg` and `run.npz` hold
+        self.number = ""  # identifies the run: files of different runs must not be mixed
+        self._plan: Plan | None = None  # with `_header`, the content of `model.mg` and `run.npz`
         self._header: dict[str, Any] = {}
         self._lock = Lock(folder / _LOCK) if locked else None
 
@@ -71,21 +71,21 @@ class Checkpoint:
         self.close()
 
     def close(self) -> None:
-        """Let other runs in."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written here."""
+        """Whether the folder is not writable."""
         return self._lock is None
 
     @classmethod
     def create(
         cls, path: str | os.PathLike[str], plan: Plan, request: dict[str, Any]
     ) -> Checkpoint:
-        """Make the folder and put the model and the request into it."""
-        plan.encode()  # which refuses what no file can hold
+        """Create the folder with the model and the request."""
+        plan.encode()  # raises if a part cannot be stored in a file
         folder = Path(path)
         _make_folder(folder)
         try:
@@ -105,8 +105,8 @@ class Checkpoint:
     def _begin(self, plan: Plan, request: dict[str, Any]) -> None:
         if self._generations():
             raise SampleError(
-                f"{self.folder} holds a run already: mg.resume({str(self.folder)!r}) goes on with "
-                "it; remove the folder to start anew"
+                f"{self.folder} already holds a run; call mg.resume({str(self.folder)!r}) to "
+                "continue it, or remove the folder to start a new run"
             )
         self._sweep()
         self.number = secrets.token_hex(8)
@@ -114,7 +114,7 @@ class Checkpoint:
         self._write_request()
 
     def _write_request(self) -> None:
-        """Write the model, and what was asked for."""
+        """Write the model and the request."""
         assert self._plan is not None
         encoded, arrays = self._plan.encode()
         native.write(self._plan.graph, self.folder / _MODEL)
@@ -129,12 +129,12 @@ class Checkpoint:
 
     @classmethod
     def inspect(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Open a folder to read from it alone, whoever else uses it."""
+        """Open a folder only to read it, even if it is in use."""
         return cls(_existing(path), locked=False)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Open a folder that holds a run; where nothing can be written, to read from it alone."""
+        """Open a folder that contains a run; if it is not writable, only to read it."""
         folder = _existing(path)
         try:
             return cls(folder)
@@ -144,7 +144,7 @@ class Checkpoint:
             return cls(folder, locked=False)
 
     def read_plan(self) -> tuple[Plan, dict[str, Any]]:
-        """The plan as it was at the beginning, and what else was asked for."""
+        """Read the plan at the beginning of the run, and the rest of the request."""
         path, model = self.folder / _RUN, self.folder / _MODEL
         if not model.is_file():
             raise FormatError(f"{model}: it is missing; a run cannot continue without its model")
@@ -165,7 +165,7 @@ class Checkpoint:
         return plan, header
 
     def recorded(self) -> list[str]:
-        """What the run records, without reading its model."""
+        """Return what the run records, without reading its model."""
         with files.refusing_damage(self.folder / _RUN):
             return [str(name) for name in self._read_request()[0]["plan"]["kept"]]
 
@@ -174,10 +174,10 @@ class Checkpoint:
         return files.read_arrays(self.folder / _RUN, _RUN_FORMAT, links=False)
 
     def latest(self, take_up: Callable[[Generation], T]) -> T:
-        """What `take_up` makes of the latest generation that is sound; others are warned of.
+        """Return `take_up` of the latest intact generation; warn about damaged ones.
 
-        If another process continues writing, generations may vanish while they are read: then
-        those that have come since are tried.
+        If another process continues the run, generations may vanish during the read. Then the newer
+        ones are tried.
         """
         before = self._generations()
         try:
@@ -236,9 +236,9 @@ class Checkpoint:
         states: dict[str, NDArray[Any]],
         chunk: dict[str, NDArray[Any]] | None,
     ) -> None:
-        """Write a new generation; the older of the two before it goes.
+        """Write a new generation and delete the older of the two before it.
 
-        What it depends on is written again if it is gone: the lock, the model, the request. For
+        Missing files that it depends on are written again: the lock, the model, the request. For
         lost records see `lost_records`.
         """
         if self._lock is not None:
@@ -257,7 +257,7 @@ class Checkpoint:
         self._name("state", generation - _KEPT).unlink(missing_ok=True)
 
     def lost_records(self) -> bool:
-        """Whether records that were written are gone; then they are forgotten here as well."""
+        """Return whether written records are missing; if so, forget all chunks."""
         lost = not all(self._name("records", number).is_file() for number in self.chunks)
         if lost:
             self.chunks = []
@@ -270,9 +270,9 @@ class Checkpoint:
         return [int(path.stem[6:]) for path in self.folder.glob("state-" + "[0-9]" * 8 + ".npz")]
 
     def _sweep(self) -> None:
-        """Remove what a killed run left half-written, and chunks that no state names.
+        """Remove the incomplete files of a killed run, and chunks to which no state refers.
 
-        Names alone do not tell: a user may keep files of similar names here.
+        Names alone are not sufficient: users may have files of similar names here.
         """
         for path in self.folder.glob(".*"):
             if _TEMPORARY.fullmatch(path.name) and path.is_file():
@@ -283,7 +283,7 @@ class Checkpoint:
 
 
 def _check_header(header: dict[str, Any]) -> None:
-    """Raise `ValueError` unless a generation's header holds what `Loop` puts into it."""
+    """Raise `ValueError` unless a generation's header has the values that `Loop` writes."""
     length, seconds, chunks = (header[name] for name in ("length", "seconds", "chunks"))
     rounds = header.get("rounds", 0)
     if type(length) is not int or not 0 <= length <= MOST_UPDATES:
@@ -299,17 +299,17 @@ def _check_header(header: dict[str, Any]) -> None:
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
-    """A folder that holds a run."""
+    """Return the path of an existing checkpoint folder."""
     folder = Path(path)
     if not folder.is_dir():
-        raise SampleError(f"there is no checkpoint {folder}: it is no folder")
+        raise SampleError(f"there is no checkpoint {folder}: that is not a folder")
     if not (folder / _RUN).is_file():
-        raise SampleError(f"there is no checkpoint in {folder}: it holds no {_RUN}")
+        raise SampleError(f"there is no checkpoint in {folder}: the folder has no file {_RUN}")
     return folder
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a run's checkpoints."""
+    """Return whether a folder contains a checkpoint."""
     return (Path(path) / _RUN).is_file()
 
 
@@ -330,7 +330,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file of a checkpoint's folder was written by a run: by name and by content."""
+    """Return whether a file of the folder was written by a run, by name and content."""
     wanted = {_MODEL: native.FORMAT, _RUN: _RUN_FORMAT}.get(path.name)
     if path.name == _LOCK:
         return is_lock(path)
@@ -340,7 +340,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _format(path: Path) -> Any:
-    """The format that a file says it has; None for any other file."""
+    """Return the format that a file states; None for any other file."""
     try:
         return files.stated_format(path, links=False)
     except (OSError, FormatError):
@@ -348,7 +348,7 @@ def _format(path: Path) -> Any:
 
 
 def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:
-    """Put a generation's states and records into fresh groups, once all of it is checked."""
+    """Restore a generation's states and records in new groups, after checking all of it."""
     restore_states(plan, groups, found.states)
     rows = join_rows(found.chunks, len(groups))
     for number, group in enumerate(groups):
@@ -357,10 +357,10 @@ def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:
 
 
 def restore_states(plan: Plan, groups: list[Group], found: dict[str, NDArray[Any]]) -> None:
-    """Put stacked states into fresh groups, once all of them are checked."""
+    """Restore stacked states in new groups, after checking all of them."""
     wanted = stacked(groups)
     for name, mine in wanted.items():
-        if name in STATE:  # which checkpoints of runs before 0.3 lack
+        if name in STATE:  # missing in checkpoints of runs before 0.3
             found.setdefault(name, mine)
         given = found[name]
         if given.shape != mine.shape or given.dtype != mine.dtype:
@@ -372,7 +372,7 @@ def restore_states(plan: Plan, groups: list[Group], found: dict[str, NDArray[Any
 
 
 def join_rows(chunks: list[dict[str, NDArray[Any]]], groups: int) -> list[dict[str, NDArray[Any]]]:
-    """Each group's records, put together from all chunks."""
+    """Return each group's records, concatenated over all chunks."""
     parts: list[dict[str, list[NDArray[Any]]]] = [
         {name: [] for name in RECORDED} for _ in range(groups)
     ]
@@ -388,7 +388,7 @@ def join_rows(chunks: list[dict[str, NDArray[Any]]], groups: int) -> list[dict[s
 
 
 def _check_rows(plan: Plan, group: Group, rows: dict[str, NDArray[Any]]) -> None:
-    """Raise `ValueError` unless these are the records that the group has made."""
+    """Raise `ValueError` unless these can be the group's records."""
     for name, mine in group.rows(0).items():
         given = rows.get(name, mine[:0])
         if given.shape != mine.shape or given.dtype != mine.dtype:

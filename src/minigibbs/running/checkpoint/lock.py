@@ -1,4 +1,4 @@
-"""A folder that one run at a time may use."""
+"""Lock of a folder that only one run at a time may use."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from minigibbs.system.text import printable
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: only runs of this process are kept apart
+except ImportError:  # not a POSIX system: only runs of this process exclude each other
     fcntl = None  # type: ignore[assignment]
 
-LOCKS_HOLD = fcntl is not None  # whether other processes are kept out
-_LONGEST = 300  # bytes of a lock's line, at most
-_HELD: dict[Path, Lock] = {}  # by this process
+LOCKS_HOLD = fcntl is not None  # whether other processes are excluded
+_LONGEST = 300  # most bytes of the text in a lock file
+_HELD: dict[Path, Lock] = {}  # locks of this process
 
 
 class Lock:
-    """Held from creation to `release`, or to the end of the process, however it ends.
+    """Exclusive lock from creation to `release`, or to the end of the process, however it ends.
 
-    It is the system's lock on an open file, so that others in this process may open and close the
-    file, or copy the folder. Forked processes let go of it at once: they may outlive this one.
-    `guarded` is what error messages say is in use: by default the lock's folder.
+    It is the system's lock on an open file. So other code of this process may open and close the
+    file, or copy the folder. Forked processes release it immediately, because they may outlive
+    this one. `guarded` is the path in error messages; by default the lock's folder.
     """
 
     def __init__(self, path: Path, guarded: Path | None = None) -> None:
@@ -41,18 +41,18 @@ class Lock:
         _HELD[self._path] = self
 
     def hold(self) -> None:
-        """Make sure that it is held still: the file may have been removed, and made by another."""
+        """Verify the lock; the file may have been removed and created by another process."""
         if not _leads_to(self._path, self._file):
             before, self._file = self._file, _lock(self._path, self._guarded)
             before.close()
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         _HELD.pop(self._path, None)
         self._file.close()
 
     def remove(self) -> None:
-        """Let others in, and leave no file."""
+        """Release the lock and delete its file."""
         if _leads_to(self._path, self._file):
             with suppress(OSError):
                 self._path.unlink()
@@ -60,7 +60,7 @@ class Lock:
 
 
 def is_lock(path: Path) -> bool:
-    """Whether a file is a lock that this library wrote."""
+    """Return whether a file is a lock file of this library."""
     try:
         with files.open_plain(path, links=False) as file:
             return _is_ours(file)
@@ -69,7 +69,7 @@ def is_lock(path: Path) -> bool:
 
 
 def _is_ours(file: IO[bytes]) -> bool:
-    """Whether a file is empty or says who holds a lock: nothing else is overwritten."""
+    """Return whether a file is empty or a lock file; nothing else is overwritten."""
     file.seek(0)
     return re.fullmatch(rb"(process \d+ on .*\n)?", file.read(_LONGEST)) is not None
 
@@ -83,7 +83,7 @@ def _leads_to(path: Path, file: IO[bytes]) -> bool:
 
 
 def _lock(path: Path, guarded: Path) -> IO[bytes]:
-    """The file, open and locked, with a line on who holds it."""
+    """Open and lock the file, and write a line that names this process."""
     while True:
         file = _open(path)
         try:
@@ -103,11 +103,11 @@ def _lock(path: Path, guarded: Path) -> IO[bytes]:
             raise _in_use(guarded, printable(holder)) from None
         if _leads_to(path, file):
             return file
-        file.close()  # its holder removed it in the meantime
+        file.close()  # its holder has removed the file in the meantime
 
 
 def _open(path: Path) -> IO[bytes]:
-    """The file, open; what no lock of ours can be is refused and left as it is."""
+    """Open the file; refuse a file that cannot be a lock, and do not change it."""
     try:
         file = files.open_to_update(path)
     except FormatError as error:
@@ -129,7 +129,7 @@ def _in_use(guarded: Path, holder: str) -> SampleError:
 
 
 def _let_go() -> None:
-    """In a forked process: the locks are its parent's."""
+    """Release all locks in a forked process: they belong to its parent."""
     for lock in list(_HELD.values()):
         lock.release()
 

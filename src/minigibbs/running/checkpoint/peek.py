@@ -1,4 +1,4 @@
-"""The run that a generation of a checkpoint holds, without any chain being placed."""
+"""Run of a checkpoint's generation, computed without creating groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minigibbs.running.result import result
 
 
 def saved_run(base: Plan, found: Generation, goal: Goal | None = None) -> Run:
-    """What was recorded up to a generation; raises `ValueError` where its parts do not fit."""
+    """Return the run up to a generation; raise `ValueError` if its parts do not match."""
     plan, states = replace(base, length=found.header["length"]), found.states
     groups = len(states["clock"])
     rows = join_rows(found.chunks, groups)

@@ -1,4 +1,4 @@
-"""When a run is written to its checkpoint: between a group's segments, every so often."""
+"""Periodic writes of a run to its checkpoint, between segments of its groups."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 EVERY = 30.0  # seconds
 SHARE = 100.0  # at the default interval, writing takes at most 1/100 of the time
 
-# What else is kept: a header and arrays, asked for at each write.
+# Returns a header and further arrays to store; called at each write.
 Describe = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
 
 
 def stacked(groups: list[Group]) -> dict[str, NDArray[Any]]:
-    """The states of all groups, each array with a row per group."""
+    """Stack the states of all groups, with one row per group."""
     states = [group.state() for group in groups]
     return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
 
 class Saver:
-    """Collects a consistent state of every group, and writes when it has them all.
+    """Collects the states of all groups between their segments, and writes a complete set.
 
-    Groups may be at different clocks: each needs only its own state to continue.
+    Groups may be at different clocks, because each needs only its own state to continue.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Saver:
         self._collecting = False
 
     def save_if_due(self, resting: Callable[[], Collection[Group]]) -> None:
-        """Collect groups that are between two segments, if it is time."""
+        """Collect the groups that are between two segments, if a write is due."""
         if not self._collecting and time.monotonic() < self._due:
             return
         self._collecting = True
@@ -66,7 +66,7 @@ class Saver:
             self._write()
 
     def write_now(self) -> None:
-        """Write every group as it is; none may be running."""
+        """Write the present state of every group; none may be running."""
         self._rows.clear()
         for group in self._groups:
             self._collect(group)
@@ -90,7 +90,7 @@ class Saver:
         self._due = now + wait
 
     def _collect_again(self) -> None:
-        """Have all records of the groups, up to where they were collected."""
+        """Collect all records of the groups, up to the clocks at which they were collected."""
         for group in self._groups:
             own = self._rows[group.number]
             count = self._written[group.number] + max(len(array) for array in own.values())
@@ -99,7 +99,7 @@ class Saver:
         self._written[:] = 0
 
     def _chunk(self) -> tuple[dict[str, NDArray[Any]] | None, NDArray[np.int64]]:
-        """The records since the last write, all groups in one array, and how many each has."""
+        """Return the records since the last write, concatenated over groups, and their counts."""
         rows = [self._rows[number] for number in range(len(self._groups))]
         count = np.array([max(len(array) for array in own.values()) for own in rows])
         if not count.any():

@@ -1,4 +1,4 @@
-"""Where segments of a run are carried out: in this process, or on an executor."""
+"""Runners of a run's segments: in this process, or on an executor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Runner", "runner_for"]
 
 
 def runner_for(executor: Any, plan: Plan, data: Any, threads: int | None) -> Runner:
-    """What runs the segments of a plan on an executor, or on threads if there is none."""
+    """Return the runner of a plan's segments for an executor, or for threads without one."""
     if not BACKENDS[plan.backend].in_threads:
         return Inline()
     workers = min(threads or os.cpu_count() or 1, plan.chains)
@@ -38,7 +38,7 @@ def runner_for(executor: Any, plan: Plan, data: Any, threads: int | None) -> Run
             'executor must be a concurrent.futures.Executor, "threads", "processes" or a Dask '
             f"client; got {executor!r}"
         )
-    client = getattr(executor, "_client", None)  # as Dask's executor has
+    client = getattr(executor, "_client", None)  # an attribute of Dask's executor
     if client is not None and hasattr(client, "scatter"):
         return Dask(executor, client, plan, data)
     return Remote(executor, plan, data)

@@ -1,4 +1,4 @@
-"""What runs segments: the protocol that the run loop asks for."""
+"""Protocol of a runner, which executes the segments of the run loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from minigibbs.running.group import Group
 
 
 class Runner(Protocol):
-    """Where segments are run; a context that lets go of its workers at the end."""
+    """Executor of segments; a context that releases its workers at the end."""
 
-    in_place: bool  # whether a running segment works on the group's own arrays
+    in_place: bool  # whether a running segment uses the group's own arrays
 
     def __enter__(self) -> Runner: ...
 
@@ -25,13 +25,13 @@ class Runner(Protocol):
     ) -> None: ...
 
     def submit(self, group: Group) -> Future[Any]:
-        """Run a group's next segment."""
+        """Submit a group's next segment."""
 
     def collect(self, group: Group, future: Future[Any]) -> int:
-        """Put a segment's results into the group; returns the updates made, 0 if it was lost."""
+        """Store a segment's result in the group; return the updates made, 0 if it was lost."""
 
     def check(self) -> None:
-        """Raise if nothing can come back any more."""
+        """Raise an error if no result can arrive any more."""
 
     def rest(self, running: Collection[Future[Any]]) -> None:
-        """Drop segments that have not begun, and wait for those that work in place."""
+        """Cancel segments that have not begun, and wait for those that run in place."""

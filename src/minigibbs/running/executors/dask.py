@@ -1,4 +1,4 @@
-"""Segments on a Dask cluster, and clusters by their address."""
+"""Segments on a Dask cluster, and Dask clients by address."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minigibbs.errors import MissingDependencyError, SampleError, StoppedError
 from minigibbs.running.executors.remote import Remote
 from minigibbs.running.plan import Plan
 
-SILENCE = 5.0  # seconds without workers before the user is told
+SILENCE = 5.0  # seconds without workers before a warning
 _PATIENCE = 30  # seconds to wait for a scheduler, and then for a worker
 
 
 class Dask(Remote):
-    """Segments on a Dask cluster; the scheduler hands the model to every worker there will be."""
+    """Segments on a Dask cluster; its scheduler sends the model to present and later workers."""
 
     def __init__(self, executor: Executor, client: Any, plan: Plan, data: Any) -> None:
         from minigibbs.running.executors.plugin import ModelPlugin
@@ -27,17 +27,17 @@ class Dask(Remote):
         self._client = client
         self._plugin = ModelPlugin(self._outline.key, self._content())
         client.register_plugin(self._plugin)
-        self._idle_since: float | None = None  # when the cluster was first seen without workers
+        self._idle_since: float | None = None  # when the cluster was first without workers
         self._said = False
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
         if self._client.status == "running":
-            with suppress(Exception):  # a cluster that is going down has forgotten it anyway
+            with suppress(Exception):  # a cluster that shuts down does not need it
                 self._client.unregister_worker_plugin(self._plugin.name)
 
     def check(self) -> None:
-        """Raise if Dask has given up on the scheduler; warn if that has had no workers lately."""
+        """Raise an error if the scheduler is lost; warn if it has had no workers for a while."""
         if self._client.status == "closed":
             raise StoppedError(
                 "the Dask scheduler was lost, or its client closed, and the run was stopped"
@@ -57,13 +57,13 @@ class Dask(Remote):
             )
 
     def _has_workers(self) -> bool:
-        """What the scheduler said last; the client asks it every few seconds by itself."""
+        """Return the scheduler's last answer, which the client refreshes every few seconds."""
         return bool(self._client._scheduler_identity.get("workers"))
 
 
 @contextmanager
 def dask_client(address: str | None, patience: float = _PATIENCE) -> Iterator[Any]:
-    """A client of the scheduler at an address such as tcp://host:8786; None without one."""
+    """Connect to a scheduler at an address such as tcp://host:8786; None without an address."""
     if address is None:
         yield None
         return
@@ -91,7 +91,7 @@ def dask_client(address: str | None, patience: float = _PATIENCE) -> Iterator[An
 
 
 def _check_tls(address: str) -> None:
-    """Raise if an address wants TLS and Dask has no certificate to show."""
+    """Raise an error if an address needs TLS and Dask has no certificate."""
     from distributed.security import Security
 
     if address.startswith("tls://") and not Security().get_connection_args("client")["ssl_context"]:

@@ -1,4 +1,4 @@
-"""How a model reaches the workers of a Dask cluster, those that join later included."""
+"""Transfer of a model to the workers of a Dask cluster, including later ones."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from minigibbs.running.executors.worker import Parcel, forget, keep
 
 
 class ModelPlugin(WorkerPlugin):  # type: ignore[misc]
-    """The scheduler hands it to every worker, once, when the run begins or the worker starts."""
+    """Plugin that the scheduler installs once per worker, at the run's or the worker's start."""
 
     def __init__(self, key: str, parcel: Parcel) -> None:
         self.name = f"minigibbs-{key}"
         self._key, self._parcel = key, parcel
 
     def setup(self, worker: Any) -> None:
-        """Have the model at hand for the run's segments."""
+        """Store the model for the run's segments."""
         keep(self._key, self._parcel)
 
     def teardown(self, worker: Any) -> None:
-        """Drop it."""
+        """Delete the model."""
         forget(self._key)

@@ -1,4 +1,4 @@
-"""Segments on any executor, near or far: chains travel there and back."""
+"""Segments on any executor, local or remote: the state of a chain is sent and returned."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from minigibbs.running.executors.worker import Missing, Outline, Parcel, absorb,
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
 
-SEGMENT_SECONDS = 1.0  # of a segment that has to travel, at least
-CHAIN_SECONDS = 0.03  # for each chain, since all come back through one process; see docs/scale.md
-BYTE_SECONDS = 24e-9  # and for each byte of each chain: three times what a gigabit needs
-MOST_TRIES = 5  # of one segment
+SEGMENT_SECONDS = 1.0  # least duration of a remote segment
+CHAIN_SECONDS = 0.03  # per chain, because one process receives all results; see docs/scale.md
+BYTE_SECONDS = 24e-9  # per byte of each chain: three times the time on a gigabit link
+MOST_TRIES = 5  # tries of one segment
 _UNGUARDED = (
     'With executor="processes" every worker imports the main script first, so a script must keep '
     'its calls under  if __name__ == "__main__":  or use executor="threads"'
 )
-_PAUSE = 0.02  # seconds, and twice as long after each loss
+_PAUSE = 0.02  # seconds, doubled after each loss
 _METHODS = multiprocessing.get_all_start_methods()
-_ADDRESS = len("/pymp-12345678/listener-12345678")  # what the fork server adds to the folder
-_LONGEST_ADDRESS = 103  # bytes that every system takes as the name of a socket
+_ADDRESS = len("/pymp-12345678/listener-12345678")  # bytes that the fork server appends
+_LONGEST_ADDRESS = 103  # longest socket name, in bytes, on every system
 
 
 def segment_seconds(chains: int, size: float) -> float:
-    """How long a segment should take, so that chains of `size` bytes do not wait for each other."""
+    """Return the duration of a segment at which chains of `size` bytes do not queue up."""
     return max(SEGMENT_SECONDS, chains * (CHAIN_SECONDS + BYTE_SECONDS * size))
 
 
 class Remote:
-    """Segments on any executor: chains travel there and back, the model once to each worker.
+    """Segments on any executor: chains are sent and returned, the model is sent once per worker.
 
-    A worker that has not seen the model says so, and gets it with the next try. What is here is
-    always a chain after its last finished segment, so that a lost segment is simply run again.
+    A worker without the model returns `Missing` and gets the model with the next try. The groups
+    here always have the state after their last finished segment, so lost segments are repeated.
     """
 
     in_place = False
@@ -54,8 +54,8 @@ class Remote:
         self._executor = executor
         self._outline = Outline(secrets.token_hex(8), plan.small(), type(data).__name__)
         self._with_counts = plan.reference is not None
-        self._sent: dict[int, tuple[int, bool]] = {}  # the segment of each chain under way
-        self._bringing: dict[int, str] = {}  # chains that bring the model, and to whom
+        self._sent: dict[int, tuple[int, bool]] = {}  # the submitted segment of each chain
+        self._bringing: dict[int, str] = {}  # chains sent with the model, and to which worker
         self._losses: dict[int, int] = {}
         self._scratch = Scratch()
         self._folder = self._scratch.path
@@ -72,7 +72,7 @@ class Remote:
         self._scratch.close()
 
     def _write(self, plan: Plan) -> None:
-        """Write down what workers are sent or map."""
+        """Write the files that workers receive or map."""
         try:
             native.write(plan.graph, self._folder / "model.mg")
             if plan.reference is not None:
@@ -85,7 +85,7 @@ class Remote:
             ) from error
 
     def submit(self, group: Group) -> Future[Any]:
-        """Send a chain off for its next segment."""
+        """Submit a chain's next segment."""
         self._sent[group.number] = updates, recording = group.next_segment()
         try:
             parcel = self._parcel(group)
@@ -97,11 +97,11 @@ class Remote:
             return failed
 
     def _light(self, state: State) -> State:
-        """A state without the counts, of which the worker sends back what it adds."""
+        """Return a state without counts; the worker returns only the counts that it adds."""
         return state if self._with_counts else state | {"counts": np.zeros(1, dtype=np.int64)}
 
     def _parcel(self, group: Group) -> Any:
-        """What carries the model to the worker that gets this chain."""
+        """Return the model for the worker of this chain, or None if it should have it."""
         return self._content() if group.number in self._bringing else None
 
     def _content(self) -> Parcel:
@@ -112,7 +112,7 @@ class Remote:
         )
 
     def collect(self, group: Group, future: Future[Any]) -> int:
-        """Take a chain back; 0 if its segment was lost and must be run again."""
+        """Store a returned chain; return 0 if its segment was lost and must be repeated."""
         try:
             segment = future.result()
         except Exception as error:
@@ -144,10 +144,10 @@ class Remote:
         time.sleep(_PAUSE * 2**losses)
 
     def check(self) -> None:
-        """Raise if nothing can come back any more."""
+        """Do nothing: every error arrives with a segment."""
 
     def rest(self, running: Collection[Future[Any]]) -> None:
-        """Forget what is under way: the chains are here as they were before it."""
+        """Cancel segments; the groups have the states before them."""
         for future in running:
             future.cancel()
 
@@ -163,15 +163,15 @@ class Processes(Remote):
 
 
 class OwnProcesses(Processes):
-    """Processes that are started here, and started again if one of them dies."""
+    """Processes started here, and restarted if one of them dies."""
 
     def __init__(self, plan: Plan, data: Any, workers: int) -> None:
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             raise SampleError(_UNGUARDED)
         self._workers = workers
         self._context = multiprocessing.get_context(_start_method())
-        self._started = self._context.RawValue("b", 0)  # 1 once a worker has begun
-        self._home: dict[int, Executor] = {}  # the pool that each chain was sent to
+        self._started = self._context.RawValue("b", 0)  # 1 once a worker has started
+        self._home: dict[int, Executor] = {}  # the pool of each submitted chain
         super().__init__(self._pool(), plan, data)
         if _start_method() == "forkserver":
             self._scratch.note_sockets()
@@ -184,7 +184,7 @@ class OwnProcesses(Processes):
         super().__exit__()
 
     def submit(self, group: Group) -> Future[Any]:
-        """Send a chain off, and remember to which pool."""
+        """Submit a chain's next segment, and note its pool."""
         self._home[group.number] = self._executor
         return super().submit(group)
 
@@ -198,20 +198,20 @@ class OwnProcesses(Processes):
 
 
 def _start_method() -> str:
-    """The fork server where there is one and its socket's address fits; else processes anew."""
+    """Choose the fork server if its socket's address is short enough, else "spawn"."""
     fits = len(os.fsencode(tempfile.gettempdir())) + _ADDRESS <= _LONGEST_ADDRESS
     return "forkserver" if fits and "forkserver" in _METHODS else "spawn"
 
 
 def _begin_worker(started: Any) -> None:
-    """Ctrl-C is for the process that started the run; if that one dies, so does the worker."""
+    """Ignore Ctrl-C, which the parent handles, and end when the parent dies."""
     started.value = 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """Wait for the end of a pipe that only the parent can write to, and leave at once."""
+    """Wait for the end of a pipe that only the parent can write to, then exit."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""Temporary folders that go with their run, or else with the next one."""
+"""Temporary folders that are deleted by their run, or by the next run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from minigibbs.errors import SampleError
 from minigibbs.running.checkpoint.lock import LOCKS_HOLD, Lock
 
 _PREFIX, _LOCK = "minigibbs-", "lock"
-_SOCKETS, _PYTHONS = "sockets", "pymp-"  # where the fork server's folder is noted; its name
+# File that names the fork server's folder, and the prefix of that folder.
+_SOCKETS, _PYTHONS = "sockets", "pymp-"
 
 
 class Scratch:
-    """A folder of this process; those that killed processes have left are swept away first.
+    """Temporary folder of this process; creating it first removes folders of killed processes.
 
-    A process holds a lock in its folder as long as it lives, so that no living one's is swept.
+    A living process holds a lock in its folder, which protects the folder.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Scratch:
         self.close()
 
     def note_sockets(self) -> None:
-        """Note the folder of the fork server's socket, which a killed process leaves."""
+        """Store the name of the fork server's socket folder, which a killed process leaves."""
         (self.path / _SOCKETS).write_text(os.path.basename(util.get_temp_dir()))
 
     def close(self) -> None:
@@ -46,7 +47,7 @@ class Scratch:
 
 
 def _make() -> tuple[Path, Lock]:
-    """A new folder, locked; again if another process took it for one that is left over."""
+    """Create and lock a new folder; retry if another process removed it as a leftover."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         with suppress(SampleError, FileNotFoundError):
@@ -56,8 +57,8 @@ def _make() -> tuple[Path, Lock]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove a folder whose lock nobody holds; one without a lock is not ours, or just begun."""
-    with suppress(SampleError, OSError):  # it is in use, or gone by now
+    """Remove a folder with an unlocked lock file; without a lock file it may be new or foreign."""
+    with suppress(SampleError, OSError):  # it is in use or was just removed
         if LOCKS_HOLD and _own(folder) and (folder / _LOCK).is_file():
             lock = Lock(folder / _LOCK)
             _sweep_sockets(folder)
@@ -66,7 +67,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _sweep_sockets(folder: Path) -> None:
-    """Remove the folder of the fork server that a dead process had, as noted in its own."""
+    """Remove the fork server's folder that a dead process noted in its own folder."""
     with suppress(OSError, ValueError):
         noted = (folder / _SOCKETS).read_text()
         sockets = folder.parent / noted
@@ -75,6 +76,6 @@ def _sweep_sockets(folder: Path) -> None:
 
 
 def _own(folder: Path) -> bool:
-    """Whether it is a folder, no link to one, and this user's."""
+    """Return whether this is a folder of this user, and not a link."""
     found = os.lstat(folder)
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()

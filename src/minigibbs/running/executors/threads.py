@@ -1,4 +1,4 @@
-"""Segments in this process: on threads, or one after the other."""
+"""Segments in this process: on threads, or sequentially."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minigibbs.running.group import Group
 
 
 class Inline:
-    """Segments one after the other in the calling thread, as a GPU wants them."""
+    """Sequential segments in the calling thread, for GPUs."""
 
     in_place = True
 
@@ -18,23 +18,23 @@ class Inline:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no workers."""
 
     def submit(self, group: Group) -> Future[Any]:
-        """Run a group's next segment, here and now."""
+        """Run a group's next segment immediately."""
         done: Future[Any] = Future()
         done.set_result(group.run_segment())
         return done
 
     def collect(self, group: Group, future: Future[Any]) -> int:
-        """The updates made; everything else is in place."""
+        """Return the updates made; the group's arrays are already up to date."""
         return int(future.result())
 
     def check(self) -> None:
-        """Nothing is lost here."""
+        """Do nothing: no segment can be lost."""
 
     def rest(self, running: Collection[Future[Any]]) -> None:
-        """Nothing is under way here."""
+        """Do nothing: no segment is running."""
 
 
 class Threads(Inline):
@@ -48,11 +48,11 @@ class Threads(Inline):
             self._pool.shutdown()
 
     def submit(self, group: Group) -> Future[Any]:
-        """Run a group's next segment."""
+        """Submit a group's next segment to the pool."""
         return self._pool.submit(group.run_segment)
 
     def rest(self, running: Collection[Future[Any]]) -> None:
-        """Drop what has not begun, and wait for the rest."""
+        """Cancel segments that have not begun, and wait for the others."""
         for future in running:
             future.cancel()
         wait(running)

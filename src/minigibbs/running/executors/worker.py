@@ -1,7 +1,7 @@
-"""What a worker of an executor does: it takes up a chain, runs a segment, and hands it back.
+"""Code of an executor's worker: it restores a chain, runs a segment and returns the chain.
 
-The model comes once and is kept under the run's key; a task brings only the chain. Nothing here
-listens or connects: how tasks travel is the executor's business.
+The model is sent once and stored under the run's key; a task contains only the chain. Nothing here
+listens or connects: the executor transports tasks.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ from minigibbs.running.executors.scratch import Scratch
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
 
-_MOST = 4  # runs whose models a worker keeps
+_MOST = 4  # runs whose models a worker stores
 
 
 class Outline(NamedTuple):
-    """The small part of a plan, which every task brings along."""
+    """The small part of a plan, which every task contains."""
 
-    key: str  # of the run
+    key: str  # key of the run
     plan: dict[str, Any]  # all but the graph and the reference; see `Plan.small`
-    data: str  # the type of what the sampler prepared where the run was started
+    data: str  # type of the sampler's prepared data in the main process
     version: str = __version__
 
 
 class Parcel(NamedTuple):
-    """The large part, which travels once to each worker: a path on this machine, or the content."""
+    """The large part of a plan, sent once per worker: a path on this machine, or the content."""
 
     model: str | bytes  # a model file
     reference: str | NDArray[np.float64] | None
 
 
 class Missing(NamedTuple):
-    """What comes back from a worker that has not seen the model."""
+    """Result of a worker that does not have the model."""
 
     worker: str
 
 
 class Segment(NamedTuple):
-    """What comes back."""
+    """Result of a segment."""
 
     state: State  # its counts are those of the segment alone
-    rows: dict[str, NDArray[Any]]  # the records made
+    rows: dict[str, NDArray[Any]]  # the records of the segment
     seconds: float
 
 
 _plans: dict[str, tuple[Plan, Any]] = {}
 _name = secrets.token_hex(8)
-_kept: dict[str, Parcel] = {}  # sent ahead of the tasks that need them
+_kept: dict[str, Parcel] = {}  # sent before the tasks that need them
 _lock = threading.Lock()  # a worker may have several threads
 
 
 def keep(key: str, parcel: Parcel) -> None:
-    """Keep a run's model for the tasks to come."""
+    """Store a run's model for later tasks."""
     _kept[key] = parcel
 
 
 def forget(key: str) -> None:
-    """Drop all that is kept for a run."""
+    """Delete everything stored for a run."""
     _kept.pop(key, None)
     _plans.pop(key, None)
 
@@ -76,13 +76,13 @@ def forget(key: str) -> None:
 def work(
     outline: Outline, parcel: Parcel | None, state: State, updates: int, recording: bool
 ) -> Segment | Missing:
-    """Run a segment, or ask for the model if it is not here yet."""
+    """Run a segment, or return `Missing` if the model is not here yet."""
     known = _plan(outline, parcel)
     if known is None:
         return Missing(f"{_name} {os.getpid()}")
     plan, data = known
     clock = int(state["clock"][0])
-    # Without a reference only time differences matter, so that past records need no space.
+    # Without a reference only differences of clocks matter, so past records need no space.
     span = plan.thin * plan.energy_every
     shift = 0 if plan.reference is not None else clock - clock % span
     length = clock - shift + (updates if recording else 0)
@@ -100,7 +100,7 @@ def work(
 
 
 def _small(counts: NDArray[np.int64], updates: int) -> NDArray[Any]:
-    """Counts in as few bytes as hold them: a value is counted at most once per update."""
+    """Return counts in the smallest type; a value is counted at most once per update."""
     return counts.astype(np.min_scalar_type(updates))
 
 
@@ -145,7 +145,7 @@ def _read(model: str | bytes) -> Any:
 
 
 def absorb(group: Group, segment: Segment, updates: int, recording: bool, wanted: float) -> None:
-    """Put what came back from `work` into the group's own arrays."""
+    """Store the result of `work` in the group's own arrays."""
     first, warmed = group.records, group.warmed
     counts = group.state()["counts"] + segment.state["counts"]
     group.restore(segment.state | {"counts": counts})

@@ -1,1 +1,1 @@
-"""Blocks of small treewidth, redrawn jointly: `covers` finds them, `program` lays them out."""
+"""Blocks of small treewidth, redrawn jointly: `covers` finds them, `program` compiles them."""

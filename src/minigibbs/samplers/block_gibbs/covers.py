@@ -1,8 +1,8 @@
-"""Covers: every free variable in one block, each block of small width given the rest.
+"""Covers: every free variable is in one block, and each block has small width given the rest.
 
-A block is found by eliminating variables as long as one has few neighbors left, the fewest first.
-Where none has, one of many neighbors is put off to a later block, and with it those that hard
-zeros tie it to. What is eliminated has the width by construction, in the order that it went.
+A block is found by eliminating variables while one has few neighbors left, fewest first. If none
+has, a variable with many neighbors is deferred to a later block, together with the variables that
+hard constraints connect to it. The elimination order has the required width by construction.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from minigibbs.kernels.random import below
 from minigibbs.system import memory
 
 LARGEST_TABLE = 2**20  # entries over a clique; one variable alone may have more values
-_NEIGHBOR_BYTES = 24  # a variable's neighbor, while neighbors are sorted
-_MOST_ROUNDS = 32  # blocks of a cover; what is then left goes one by one
-_LOOKS = 8  # variables that are compared for the one to put off
+_NEIGHBOR_BYTES = 24  # bytes per neighbor of a variable, while neighbors are sorted
+_MOST_ROUNDS = 32  # blocks of a cover; the remaining variables become blocks of one
+_LOOKS = 8  # variables that are compared to choose the one to defer
 
-# Where a variable stands while a block is made.
+# State of a variable while a block is built.
 _OUTSIDE, _LIVE, _GONE, _PUT_OFF = range(4)
 
 
 class Neighbors(NamedTuple):
-    """Which variables share a factor, by row; only those with a choice take part."""
+    """Neighbors that share a factor; only free variables with at least two values have any."""
 
     start: NDArray[np.int64]  # [n + 1]
     other: NDArray[np.int32]
     bits: NDArray[np.float64]  # [n] log2 of the domain
-    group: NDArray[np.int32]  # [n] variables that hard constraints tie together; -1 for none
+    group: NDArray[np.int32]  # [n] component tied by hard constraints; -1 for none
     member_start: NDArray[np.int64]  # [groups + 1]
     member: NDArray[np.int32]
 
 
 class Blocks(NamedTuple):
-    """Blocks end to end: variables in the order of elimination, each with its clique."""
+    """Concatenated blocks: variables in the order of elimination, each with its clique."""
 
     variable: NDArray[np.int32]  # [steps]
     parents: NDArray[np.int32]  # [steps, width] the rest of the clique, -1 for none
     end: NDArray[np.int64]  # [blocks] the step after each block's last
 
     def lists(self) -> list[list[int]]:
-        """The variables of each block."""
+        """Return the variables of each block."""
         return [part.tolist() for part in np.split(self.variable, self.end[:-1])]
 
 
 def neighbors(graph: FactorGraph) -> Neighbors:
-    """Look up who shares a factor, given the evidence, and who is tied."""
+    """Find the variables that share a factor, or a component of hard constraints."""
     model, sizes = graph.packed, graph.sizes
     count = np.zeros(len(sizes), dtype=np.int64)
     _gather(model, graph.evidence, count, np.empty(0, np.int64))
@@ -74,7 +74,7 @@ def neighbors(graph: FactorGraph) -> Neighbors:
 
 
 def _tied(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Variables that factors with hard constraints join, by connected component."""
+    """Return the connected components of variables under factors with hard constraints."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -103,7 +103,7 @@ def _tied(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 def cover(
     around: Neighbors, variables: NDArray[np.int32], width: int, stream: NDArray[np.uint64]
 ) -> Blocks:
-    """Blocks that hold each of the variables once; what the stream says decides between equals."""
+    """Build blocks that contain each of the variables once; the stream breaks ties."""
     found: list[Block] = []
     left, elimination = variables, Elimination(around, width, stream)
     while len(left) and len(found) < _MOST_ROUNDS:
@@ -115,14 +115,14 @@ def cover(
 
 
 class Block(NamedTuple):
-    """One block: its variables in the order of elimination, and the rest of their cliques."""
+    """A block: its variables in the order of elimination, and the rest of their cliques."""
 
     order: NDArray[np.int32]
     parents: NDArray[np.int32]  # [variables, width], -1 for none
 
 
 def join(blocks: list[Block], width: int) -> Blocks:
-    """Blocks end to end."""
+    """Concatenate blocks."""
     parents = [np.empty((0, max(width, 1)), np.int32), *(block.parents for block in blocks)]
     return Blocks(
         variable=np.concatenate([np.empty(0, np.int32), *(block.order for block in blocks)]),
@@ -132,7 +132,7 @@ def join(blocks: list[Block], width: int) -> Blocks:
 
 
 class Elimination:
-    """Makes blocks, one after the other, in arrays that are kept."""
+    """Builds blocks one after the other, in reused arrays."""
 
     def __init__(self, around: Neighbors, width: int, stream: NDArray[np.uint64]) -> None:
         count = len(around.bits)
@@ -153,7 +153,7 @@ class Elimination:
         )
 
     def block(self, variables: NDArray[np.int32], put_off: bool) -> Block:
-        """One block of some of the variables; without `put_off` it stops where it would have to."""
+        """Build one block from some variables; without `put_off`, stop instead of deferring any."""
         work, width = self.work, self.width
         work.live[: len(variables)] = variables
         work.used[_ALIVE] = len(variables)
@@ -173,13 +173,13 @@ class _Work(NamedTuple):
     where: NDArray[np.int8]  # [n] OUTSIDE, LIVE, GONE or PUT_OFF
     degree: NDArray[np.int32]  # [n] live neighbors
     head: NDArray[np.int64]  # [n] the first link of each variable's list of neighbors
-    link: NDArray[np.int64]  # [room, 2] a neighbor, and the next link; some are live no longer
+    link: NDArray[np.int64]  # [capacity, 2] a neighbor, perhaps removed, and the next link
     used: NDArray[np.int64]  # links in use, live variables, variables in the block
     live: NDArray[np.int32]  # the live variables
-    place: NDArray[np.int32]  # [n] where in `live` each one is
+    place: NDArray[np.int32]  # [n] index of each variable in `live`
     bucket: NDArray[np.int32]  # [width + 1] the first variable with this number of neighbors
-    queue: NDArray[np.int32]  # [n, 2] the one before and the next in its bucket
-    queued: NDArray[np.int32]  # [n] in which bucket; -1 for none
+    queue: NDArray[np.int32]  # [n, 2] previous and next variable in its bucket
+    queued: NDArray[np.int32]  # [n] the variable's bucket; -1 for none
     near: NDArray[np.int32]  # scratch
     in_block: NDArray[np.int64]  # [groups] variables of a group that are in the block
 
@@ -189,7 +189,7 @@ _LINKS, _ALIVE, _MEMBERS = range(3)
 
 @entry
 def _gather(model, evidence, place, keys):
-    """Count each row's neighbors, or write down both ends, as one number, if there is room."""
+    """Count the neighbors of each row or, if `keys` is not empty, store each edge as one number."""
     count, filling = len(model.rows), len(keys) > 0
     for i in range(count):
         row = model.rows[i]
@@ -232,7 +232,7 @@ def _shuffle(order, count, stream):
 
 @kernel
 def _link(work, a, b):
-    """Put b into a's list."""
+    """Add b to a's list."""
     k = work.used[_LINKS]
     work.link[k, 0], work.link[k, 1] = b, work.head[a]
     work.head[a] = k
@@ -242,7 +242,7 @@ def _link(work, a, b):
 
 @kernel
 def _linked(work, a, b):
-    """Whether b is in a's list; drops what is live no longer on the way."""
+    """Return whether b is in a's list; remove entries that are no longer live on the way."""
     before, k, found = -1, work.head[a], False
     while k >= 0:
         other, following = work.link[k, 0], work.link[k, 1]
@@ -274,7 +274,7 @@ def _unqueue(work, v):
 
 @kernel
 def _requeue(around, work, width, limit, v):
-    """Put a variable where its number of neighbors says, if its clique's table is small enough."""
+    """Move a variable to the bucket of its degree, if its clique's table is small enough."""
     _unqueue(work, v)
     if work.where[v] != _LIVE or work.degree[v] > width:
         return
@@ -295,7 +295,7 @@ def _requeue(around, work, width, limit, v):
 
 @kernel
 def _leave(around, work, width, limit, v, to):
-    """Take a live variable out; its neighbors have one less."""
+    """Remove a live variable and decrement the degree of its neighbors."""
     _unqueue(work, v)
     work.where[v] = to
     last, place = work.used[_ALIVE] - 1, work.place[v]
@@ -313,7 +313,7 @@ def _leave(around, work, width, limit, v, to):
 
 @kernel
 def _put_off(around, work, width, limit, v):
-    """Put a variable off, with all that it is tied to unless that is all there is."""
+    """Defer a variable and its component, or only the variable if the block has nothing else."""
     group = around.group[v]
     if group < 0 or work.in_block[group] == work.used[_MEMBERS]:
         if group >= 0:
@@ -353,7 +353,7 @@ def _begin(around, work, width, limit, stream):
 
 @inlined
 def _crowded(work, stream):
-    """Of a few live variables the one with the most neighbors."""
+    """Return the variable with the most neighbors among a few random live ones."""
     best = work.live[below(stream, work.used[_ALIVE])]
     for _ in range(_LOOKS - 1):
         other = work.live[below(stream, work.used[_ALIVE])]
@@ -364,7 +364,7 @@ def _crowded(work, stream):
 
 @inlined
 def _fewest(work):
-    """A variable with the fewest neighbors, if those are few; else -1."""
+    """Return a variable with the fewest neighbors, at most `width`; -1 if there is none."""
     for bucket in range(len(work.bucket)):
         if work.bucket[bucket] >= 0:
             return work.bucket[bucket]
@@ -373,7 +373,7 @@ def _fewest(work):
 
 @entry
 def _eliminate(around, work, width, limit, stream, put_off, order, parents):
-    """Eliminate until nothing is live, or nothing can be; returns how many variables went."""
+    """Eliminate until no variable is live or eligible; return the number of eliminated ones."""
     _begin(around, work, width, limit, stream)
     done = 0
     while work.used[_ALIVE] > 0:

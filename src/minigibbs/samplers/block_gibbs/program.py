@@ -1,8 +1,9 @@
-"""Elimination programs: for each variable of a block its clique, its factors and its message.
+"""Elimination programs: clique, factors and message of each variable of a block.
 
-A step's table over its clique, the variable's own values fastest, collects the factors that hold
-the variable and no earlier one, and the messages of earlier steps; it is summed over the variable
-and sent on to the first of the clique's other variables. All numbers are logarithms.
+A step's table over its clique has the variable's own values in the fastest axis. It sums the
+factors that contain the variable and no earlier one, and the messages of earlier steps. It is then
+summed over the variable and sent to the first of the clique's other variables. All numbers are
+logarithms.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.samplers.block_gibbs.covers import Blocks
 
-# One variable in its turn.
+# The elimination of one variable.
 STEP = np.dtype(
     [
         ("member_start", np.int64),  # its clique, [member_start, member_end), the variable first
         ("member_end", np.int64),
-        ("table", np.int64),  # where its table begins
+        ("table", np.int64),  # offset of its table
         ("entries", np.int64),
         ("item_start", np.int64),  # its factors
         ("item_end", np.int64),
-        ("target", np.int64),  # the step that takes its message; -1 if it has none
+        ("target", np.int64),  # the step that receives its message; -1 if it has none
         ("stride_start", np.int64),  # the message's stride for each member of the target's clique
         ("variable", np.int32),
         ("size", np.int32),
     ],
     align=True,
 )
-# A variable of a clique, and how far its value moves a place in the step's table.
+# A variable of a clique, and its stride in the step's table.
 MEMBER = np.dtype([("variable", np.int32), ("size", np.int32), ("stride", np.int64)], align=True)
-# A factor. A pair with `other`, at `axis` of the clique or outside of it (-1); or, with axis
-# GENERAL, factor number `other`, whose slots have axes from `axis_start` on.
+# A factor. A pair with variable `other`, at `axis` of the clique or outside of it (-1). If axis is
+# GENERAL: factor number `other`, whose slots have axes from `axis_start` on.
 ITEM = np.dtype(
     [
         ("weight", np.float64),
@@ -50,21 +51,21 @@ GENERAL = -2
 
 
 class BlockData(NamedTuple):
-    """Covers of blocks of steps."""
+    """Covers, their blocks, and the steps of the blocks."""
 
     cover_end: NDArray[np.int64]  # [covers] the block after each cover's last
     block_end: NDArray[np.int64]  # [blocks] the step after each block's last
     steps: NDArray[np.void]  # of STEP
     members: NDArray[np.void]  # of MEMBER
     items: NDArray[np.void]  # of ITEM
-    axes: NDArray[np.int32]  # of slots: a place in the clique, or OUTSIDE
+    axes: NDArray[np.int32]  # of slots: index in the clique, or OUTSIDE
     strides: NDArray[np.int64]  # of messages
-    numbers: int  # that tables and a message take
+    numbers: int  # length of a block's tables and a message
     widest: int  # members of the largest clique
 
 
 def program(graph: FactorGraph, covers: list[Blocks]) -> BlockData:
-    """Lay the covers out."""
+    """Compile the covers to elimination programs."""
     variable = np.concatenate([cover.variable for cover in covers])
     parents = np.concatenate([cover.parents for cover in covers])
     firsts = np.cumsum([0, *(len(cover.variable) for cover in covers[:-1])])
@@ -122,7 +123,7 @@ def _sorted_members(steps, members, s, parents, position):
 
 @entry
 def _lay_cliques(model, block_end, parents, steps, members, position, sizes):
-    """Cliques, tables and where messages go; sizes are what tables and a message take at most."""
+    """Lay out cliques, tables and message targets; `sizes` gets the largest tables and message."""
     begin = 0
     for block in range(len(block_end)):
         for s in range(begin, block_end[block]):
@@ -150,7 +151,7 @@ def _lay_cliques(model, block_end, parents, steps, members, position, sizes):
 
 @kernel
 def _axis(steps, members, s, variable):
-    """Where in a step's clique a variable is, or OUTSIDE."""
+    """Return the index of a variable in a step's clique, or OUTSIDE."""
     for k in range(steps[s].member_start, steps[s].member_end):
         if members[k].variable == variable:
             return k - steps[s].member_start
@@ -159,7 +160,7 @@ def _axis(steps, members, s, variable):
 
 @entry
 def _lay_items(model, block_end, steps, members, position, counts, items, axes):
-    """Count factors and slots, or write them down: each at the first of its variables to go."""
+    """Count factors and slots, or store them; a factor belongs to its first eliminated variable."""
     filling, begin = len(items) > 0, 0
     counts[0] = counts[1] = 0
     for block in range(len(block_end)):
@@ -205,7 +206,7 @@ def _lay_step(model, steps, members, position, s, counts, items, axes, filling):
 
 @entry
 def _lay_strides(steps, members, strides):
-    """How far a member of the target's clique moves a place in a message; 0 if not at all."""
+    """Compute the stride in a message of each member of the target's clique; 0 if it is absent."""
     for s in range(len(steps)):
         step = steps[s]
         if step.target >= 0:

@@ -1,9 +1,9 @@
 """Block Gibbs: sets of variables of small treewidth given the rest, each redrawn jointly.
 
 Jensen, Kong and Kjaerulff 1995, doi:10.1006/ijhc.1995.1029; Hamze and de Freitas 2004
-(arXiv:1207.4149) for trees. A block is summed out variable by variable, and drawn on the way back,
-so it takes a draw from its distribution given the other variables: Gibbs sampling, whatever the
-blocks.
+(arXiv:1207.4149) for trees. Variables of a block are summed out one by one and drawn in reverse
+order. The result is a draw of the block from its conditional distribution, so this is Gibbs
+sampling for any choice of blocks.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 _COVERS = 4
-_SEED = 2**64 - 59  # of the covers: they are the same for every run
+_SEED = 2**64 - 59  # of the covers, which are the same for every run
 _MOST_WIDTH = 20
-_LONG = 200  # letters of a sampler's settings
+_LONG = 200  # characters of a sampler's settings
 
 
 @checked(SampleError)
@@ -98,12 +98,12 @@ class BlockGibbs(SweepSampler):
         return f"BlockGibbs({width}blocks=<{len(self.blocks):,} blocks>)"
 
     def covers(self, graph: FactorGraph) -> list[Blocks]:
-        """The blocks of each cover; a sweep goes through one of them."""
+        """Return the blocks of each cover; a sweep uses one cover."""
         spins = self._spins(graph)
         return self._covers(graph if spins is None else spins)
 
     def _spins(self, graph: FactorGraph) -> FactorGraph | None:
-        """The graph in a form that has a quicker layout, if there is one."""
+        """Return the graph in a form that has a faster layout, if there is one."""
         return as_spins(graph) if self.width <= 1 else None
 
     def _covers(self, graph: FactorGraph) -> list[Blocks]:
@@ -121,7 +121,7 @@ class BlockGibbs(SweepSampler):
     def _given(
         self, graph: FactorGraph, elimination: Elimination, variables: NDArray[np.int32]
     ) -> Blocks:
-        """The blocks that were given, and the variables that are in none."""
+        """Build the given blocks, and blocks of one for variables that are in none."""
         found, choice = [], np.zeros(len(graph), dtype=bool)
         choice[variables] = True
         seen = np.zeros(len(graph), dtype=bool)
@@ -145,7 +145,7 @@ class BlockGibbs(SweepSampler):
         return join(found, int(self.width))
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Find the covers; lay each block out as an elimination program."""
+        """Find the covers and compile each block to an elimination program."""
         spins = self._spins(graph)
         base = graph if spins is None else spins
         data = program(base, self._covers(base))
@@ -157,11 +157,11 @@ class BlockGibbs(SweepSampler):
         return data if spins is None else spin_data(spins, data)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """The tables of a block, a message, and a place in a table."""
+        """Return the sizes of a block's tables with a message, and of an index into a table."""
         return Workspace(scratch=2 * data.widest, numbers=data.numbers)
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say how many blocks there are, and how large the first is."""
+        """Describe the number of blocks and the size of the largest."""
         first = self.covers(graph)[0]
         sizes = np.diff(first.end, prepend=0)
         width = int((first.parents >= 0).sum(axis=1).max(initial=0))
@@ -176,7 +176,7 @@ class BlockGibbs(SweepSampler):
         )
 
     def transition(self, everything: Enumeration) -> Transition:
-        """A random cover; each of its blocks is drawn given the other variables."""
+        """Compute the matrix of a sweep: a random cover, whose blocks are drawn in turn."""
         covers, law = self.covers(everything.graph), everything.law
         count = len(law)
         matrix = np.zeros((count, count))
@@ -208,11 +208,11 @@ def _stream(number: int) -> NDArray[np.uint64]:
 
 
 def _redraw(everything: Enumeration, block: list[int]) -> NDArray[np.float64]:
-    """The matrix of one block's update."""
+    """Compute the matrix of one block's update."""
     others = np.delete(everything.states, block, axis=1)
     _, rest = np.unique(others, axis=0, return_inverse=True)
     logs = np.where(rest.ravel()[:, None] == rest.ravel(), everything.log_potential, -np.inf)
-    possible = logs.max(axis=1) > -np.inf  # not where zeros exclude the other variables' values
+    possible = logs.max(axis=1) > -np.inf  # false if the other variables' values are impossible
     matrix = np.eye(len(logs))
     matrix[possible] = softmax(logs[possible])
     return matrix
@@ -220,7 +220,10 @@ def _redraw(everything: Enumeration, block: list[int]) -> NDArray[np.float64]:
 
 @kernel
 def _advance_digits(data, step, digits, strides, first, place):
-    """The place in a source after that of the clique's next entry, the variable's own left out."""
+    """Advance `digits` to the next entry of the clique; return its index in the source.
+
+    The variable's own axis is excluded.
+    """
     axis, last = 1, step.member_end - step.member_start
     while axis < last:
         stride, size = strides[first + axis], data.members[step.member_start + axis].size
@@ -235,7 +238,7 @@ def _advance_digits(data, step, digits, strides, first, place):
 
 @kernel
 def _add_source(data, step, numbers, digits, strides, first, source, place, weight):
-    """Add a table with these strides to a step's own."""
+    """Add a table with these strides to a step's own table."""
     at, own, size = step.table, strides[first], step.size
     for _ in range(step.entries // size):
         for value in range(size):
@@ -246,9 +249,9 @@ def _add_source(data, step, numbers, digits, strides, first, source, place, weig
 
 @kernel
 def _add_formula(data, step, numbers, digits, keys, true, literals, form, weight):
-    """Add a formula, of which `true` literals outside the block hold, to a step's table.
+    """Add a formula to a step's table; `true` of its literals outside the block hold.
 
-    keys[axis] is the value of a literal, or -1.
+    keys[axis] is the value of the literal on that axis, or -1.
     """
     at, last = step.table, step.member_end - step.member_start
     for _ in range(step.entries // step.size):
@@ -265,7 +268,7 @@ def _add_formula(data, step, numbers, digits, keys, true, literals, form, weight
 
 @kernel
 def _add_general(data, model, chain, step, item, numbers):
-    """Add a factor that is no pair to a step's table, given the variables outside the block."""
+    """Add a factor that is not a pair to a step's table, given the variables outside the block."""
     last, x = step.member_end - step.member_start, chain.x
     digits, keys = chain.scratch[: data.widest], chain.scratch[data.widest :]
     factor = model.factors[item.other]
@@ -315,7 +318,7 @@ def _add_pair(data, chain, step, item, numbers):
 
 @kernel
 def _send(data, step, numbers, digits):
-    """Sum a step's table over its variable; add the result, its largest 1, to the target's."""
+    """Sum a step's table over its variable; scale to a maximum of 1 and add to the target's."""
     size, rows = np.int64(step.size), step.entries // step.size
     begin, largest = data.numbers - rows, -math.inf
     for row in range(rows):
@@ -336,7 +339,7 @@ def _send(data, step, numbers, digits):
 
 @kernel
 def _draw(data, chain, step, numbers):
-    """A value for a step's variable, given the rest of its clique."""
+    """Draw a value for a step's variable, given the rest of its clique."""
     at, size = step.table, step.size
     for k in range(step.member_start + 1, step.member_end):
         member = data.members[k]
@@ -351,7 +354,7 @@ def _draw(data, chain, step, numbers):
 
 @kernel
 def _redraw_block(data, model, chain, first, last, numbers):
-    """Sum a block's variables out, one by one, then draw them on the way back."""
+    """Sum out a block's variables one by one, then draw them in reverse order."""
     digits = chain.scratch[: data.widest]
     for k in range(data.steps[last - 1].table + data.steps[last - 1].entries):
         numbers[k] = 0.0
@@ -372,7 +375,7 @@ def _redraw_block(data, model, chain, first, last, numbers):
 
 @kernel
 def block_gibbs_sweep(data, model, chain, replicas):
-    """All blocks of a cover."""
+    """Redraw all blocks of a cover."""
     numbers = chain.weights[len(chain.weights) - data.numbers :]
     chosen = below(chain.stream, len(data.cover_end)) if len(data.cover_end) > 1 else 0
     begin = data.cover_end[chosen - 1] if chosen > 0 else 0
@@ -383,7 +386,7 @@ def block_gibbs_sweep(data, model, chain, replicas):
 
 @kernel
 def block_gibbs_begin(data, model, chain, replicas):
-    """Nothing is carried."""
+    """Do nothing: no state persists between sweeps."""
 
 
 register_sweep(BlockData, block_gibbs_sweep, block_gibbs_begin)

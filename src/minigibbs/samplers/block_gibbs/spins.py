@@ -1,8 +1,8 @@
 """Trees of pairs between two-valued variables: odds instead of tables, and no exponentials.
 
-A message about the next variable is the ratio of two sums, (1 + odds * w) / (odds + w) where w is
-the exponential of the pair's weight. All numbers stay in range where no variable's factors add up
-to more than e^600.
+A message to the next variable is the ratio of two sums, (1 + odds * w) / (odds + w), where w is the
+exponential of the pair's weight. All numbers stay in range if no variable's factors sum to more
+than e^600 in magnitude.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from minigibbs.samplers.base import register_sweep
 from minigibbs.samplers.block_gibbs.program import OUTSIDE, BlockData
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
-_LARGEST = 600.0  # of a variable's factors together
+_LARGEST = 600.0  # of all factors of a variable together
 
-# A variable in its turn, with its pairs outside the block, [pair_start, pair_end).
+# The elimination of one variable, with its pairs outside the block, [pair_start, pair_end).
 _SPIN = np.dtype(
     [
-        ("odds", np.float64),  # of 1 over 0, by its unary factors
+        ("odds", np.float64),  # of 1 against 0, from its unary factors
         ("tie", np.float64),  # exp(weight) of its pair with `next`
         ("pair_start", np.int64),
         ("pair_end", np.int64),
         ("variable", np.int32),
-        ("next", np.int32),  # the step that its message goes to; -1 for none
+        ("next", np.int32),  # the step that receives its message; -1 for none
     ],
     align=True,
 )
@@ -45,7 +45,7 @@ class SpinData(NamedTuple):
 
     cover_end: NDArray[np.int64]
     block_end: NDArray[np.int64]
-    evaluations: NDArray[np.int64]  # [blocks] factors that a block reads
+    evaluations: NDArray[np.int64]  # [blocks] factors that a block evaluates
     steps: NDArray[np.void]  # of _SPIN
     pairs: NDArray[np.void]  # of _PAIR
     numbers: int
@@ -53,7 +53,7 @@ class SpinData(NamedTuple):
 
 
 def as_spins(graph: FactorGraph) -> FactorGraph | None:
-    """The same distribution by pairs and unary factors of two values, not too strong; else None.
+    """Convert a graph to pairs and unary factors of two values; None if impossible or too strong.
 
     Tables over two two-valued variables are such factors.
     """
@@ -74,7 +74,7 @@ def as_spins(graph: FactorGraph) -> FactorGraph | None:
 
 
 def spin_data(graph: FactorGraph, data: BlockData) -> SpinData:
-    """The same program with odds, of a graph from `as_spins`."""
+    """Convert the program of a graph from `as_spins` to odds."""
     model, steps, items = graph.packed, data.steps, data.items
     owner = np.repeat(np.arange(len(steps)), steps["item_end"] - steps["item_start"])
     inside, outside = items["axis"] > 0, items["axis"] == OUTSIDE
@@ -99,7 +99,7 @@ def spin_data(graph: FactorGraph, data: BlockData) -> SpinData:
 
 @inlined
 def _redraw(data, chain, first, last, odds):
-    """Sum a block's variables out, then draw them on the way back."""
+    """Sum out a block's variables, then draw them in reverse order."""
     x = chain.x
     for s in range(first, last):
         odds[s - first] = data.steps[s].odds
@@ -119,7 +119,7 @@ def _redraw(data, chain, first, last, odds):
 
 @kernel
 def spin_sweep(data, model, chain, replicas):
-    """All blocks of a cover."""
+    """Redraw all blocks of a cover."""
     odds = chain.weights[len(chain.weights) - data.numbers :]
     chosen = below(chain.stream, len(data.cover_end)) if len(data.cover_end) > 1 else 0
     begin = data.cover_end[chosen - 1] if chosen > 0 else 0
@@ -131,7 +131,7 @@ def spin_sweep(data, model, chain, replicas):
 
 @kernel
 def spin_begin(data, model, chain, replicas):
-    """Nothing is carried."""
+    """Do nothing: no state persists between sweeps."""
 
 
 register_sweep(SpinData, spin_sweep, spin_begin)

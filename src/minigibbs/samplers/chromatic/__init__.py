@@ -1,4 +1,4 @@
-"""Chromatic scans: all variables of a color at a time, vectorized across chains.
+"""Chromatic scans: all variables of a color are updated at a time, vectorized across chains.
 
-A file of arrays and a file of tiles per layout; `samplers.registry` chooses among them.
+Each layout has a file of arrays and a file of tiles; `samplers.registry` chooses the layout.
 """

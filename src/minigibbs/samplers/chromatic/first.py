@@ -11,18 +11,18 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import literal, literal_entry
 from minigibbs.kernels.philox import key_of, quad_bits
 
-START_DRAW = np.uint32(0xFFFFFFFF)  # the number of their draw, of sweep 0
+START_DRAW = np.uint32(0xFFFFFFFF)  # draw number of first states, in sweep 0
 _S32 = np.uint64(32)
 
 
 @literal
 def value_of(bits, size):
-    """One of `size` values by 32 bits, to 2**-32 equally likely."""
+    """Map 32 bits to one of `size` values, equally likely within 2**-32."""
     return (np.uint64(bits) * np.uint64(size)) >> _S32
 
 
 def first_states(graph: FactorGraph, chains: int, seed: int) -> NDArray[Any]:
-    """Random states that agree with the evidence: [chain, variable]."""
+    """Draw random states that agree with the evidence: [chain, variable]."""
     states = np.empty((4 * -(-chains // 4), len(graph)), graph.state_type)
     _fill(key_of(seed), np.ascontiguousarray(graph.sizes), states)
     clamped = graph.evidence >= 0

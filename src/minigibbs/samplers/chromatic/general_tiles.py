@@ -1,6 +1,6 @@
-"""Any stored graph by color: the sampler's own update, chain by chain, with counter-based numbers.
+"""Tiles for any stored graph: the sampler's own update, chain by chain, with counter-based numbers.
 
-Before each update the chain's stream is set from the bits of this chain, sweep and variable.
+Before each update the chain's stream is set from the random bits of this chain, sweep and variable.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _S27, _S30, _S31, _S32 = (np.uint64(s) for s in (27, 30, 31, 32))
 
 
 class GeneralColors(NamedTuple):
-    """The order of visits, and what the sampler prepared."""
+    """The order of visits, and the sampler's prepared data."""
 
-    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
+    ends: NDArray[np.int64]  # [colors + 1] begin of each color in the order
     variable: NDArray[np.int32]  # [m]
     own: Any  # the sampler's data
 
 
 def general_colors(sampler: Sampler, graph: FactorGraph) -> GeneralColors:
-    """Order the variables; prepared as for chains in step, the sampler carries nothing."""
+    """Order the variables; `prepare` with several lanes keeps no state between updates."""
     places = order_places(graph, np.zeros(len(graph), np.int32))
     return GeneralColors(places.ends, places.variable, sampler.prepare(graph, GENERAL_LANES))
 
 
 class GeneralTile(VisitTile):
-    """Chains one after another, each a row of values by variable."""
+    """A tile that updates its chains one after another; each is a row of values by variable."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class GeneralTile(VisitTile):
         self.noted = np.zeros((self.chains, CHANGES + 1), np.int64)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states."""
+        """Replace the states."""
         self.x[:] = states
 
     def states(self) -> NDArray[Any]:
-        """The states."""
+        """Return a copy of the states."""
         return self.x.copy()
 
     def _ends(self) -> NDArray[np.int64]:
@@ -71,7 +71,7 @@ class GeneralTile(VisitTile):
         return self.chains
 
     def _chain(self, row: int) -> Chain:
-        """A chain's own scratch, since parts of a color may be updated at the same time."""
+        """Create scratch for one chain; calls may update parts of a color concurrently."""
         space = self.space
         return Chain(
             x=self.x[row],
@@ -97,7 +97,7 @@ class GeneralTile(VisitTile):
 
 @kernel
 def set_stream(stream, key0, key1, chain, variable, sweep, draw):
-    """Four words from 64 bits of this chain, variable and sweep, by splitmix64."""
+    """Set four words from 64 bits of this chain, variable and sweep, by splitmix64."""
     low = np.uint64(chain_bits(key0, key1, chain, variable, sweep, draw))
     high = np.uint64(chain_bits(key0, key1, chain, variable, sweep, draw + 1))
     word = (high << _S32) | low
@@ -111,7 +111,7 @@ def set_stream(stream, key0, key1, chain, variable, sweep, draw):
 
 @entry
 def sweep_chain(data, model, chain, key, number, begin, end, sweep, sweeps, visits):
-    """Sweep one chain over some places; values are counted in `visits`, unless it is empty."""
+    """Sweep one chain over a range of the order; count values in `visits`, unless it is empty."""
     x = chain.x
     for s in range(sweep, sweep + sweeps):
         for place in range(begin, end):

@@ -1,4 +1,4 @@
-"""A lattice by color, without lists of neighbors: which site is which bit of which word.
+"""Lattices by color, without lists of neighbors: the word and bit of each site.
 
 The color of a site is a linear function of its coordinates, modulo the number of colors. In a row
 along the last axis, the sites of one color are then equally spaced. They are stored as consecutive
@@ -22,30 +22,30 @@ from minigibbs.kernels.lanes import lanes_of
 BITS = 32  # sites per word
 MOST_COLORS = 8
 MOST_AXES = 8
-_WORTH = 1 << 16  # words that are worth a thread
+_WORTH = 1 << 16  # words that justify a thread
 _NUMBER, _WORD = np.int64(0), np.uint32(0)
 
 
 class Lattice(NamedTuple):
-    """Where the sites of a lattice are stored. Unit (color, row, word) holds 32 sites."""
+    """The storage order of a lattice's sites: unit (color, row, word) has 32 sites."""
 
     shape: NDArray[np.int64]  # [axis]
     factor: NDArray[np.int64]  # [axis] of the color; 1 along the last axis
     wraps: NDArray[np.uint8]  # [axis]
     offset: NDArray[np.int64]  # [direction, axis]: each offset, then its opposite
-    change: NDArray[np.int64]  # [direction] how much the color grows
+    change: NDArray[np.int64]  # [direction] difference of color along it
     colors: int
     rows: int  # along the last axis
     words: int  # per row and color
 
     @property
     def units(self) -> int:
-        """Words per color."""
+        """Number of words per color."""
         return self.rows * self.words
 
 
 def lattice_of(stencil: Stencil) -> Lattice | None:
-    """Lay out a stencil's lattice; None where no linear coloring of a few colors exists."""
+    """Lay out a stencil's lattice; None if no linear coloring with few colors exists."""
     offsets = [d for k, d in enumerate(stencil.offsets) if stencil.weights[k].any()]
     factor, colors = _coloring(stencil.shape, offsets, stencil.periodic)
     if not colors:
@@ -72,9 +72,9 @@ def lattice_of(stencil: Stencil) -> Lattice | None:
 def _coloring(
     shape: tuple[int, ...], offsets: list[tuple[int, ...]], periodic: tuple[bool, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """Factors of the coordinates and the number of colors, which is 0 where none fits."""
+    """Return factors of the coordinates and the number of colors, 0 if no coloring is valid."""
     for colors in range(2, MOST_COLORS + 1):
-        choices = [range(1, colors)] * (len(shape) - 1)  # of (1, ..., 1) first
+        choices = [range(1, colors)] * (len(shape) - 1)  # tries (1, ..., 1) first
         if shape[-1] % colors and periodic[-1]:
             continue
         for some in itertools.product(*(itertools.chain(one, [0]) for one in choices)):
@@ -89,7 +89,7 @@ def _coloring(
 
 @literal
 def place_row(lattice, row, at):
-    """Write the coordinates of a row to `at`; returns the sum of factor times coordinate."""
+    """Write the coordinates of a row to `at`; return the sum of factor times coordinate."""
     total, axis = np.int64(0), len(lattice.shape) - 2
     while axis >= 0:
         at[axis] = row % lattice.shape[axis]
@@ -101,19 +101,19 @@ def place_row(lattice, row, at):
 
 @literal
 def phase_of(lattice, total, color):
-    """The first site, along the last axis, of a color in a row."""
+    """Return the first site, along the last axis, of a color in a row."""
     return (color - total) % lattice.colors
 
 
 @literal
 def sites_of(lattice, phase):
-    """How many sites of a color a row has."""
+    """Return the number of sites of a color in a row."""
     return (lattice.shape[len(lattice.shape) - 1] - phase + lattice.colors - 1) // lattice.colors
 
 
 @literal
 def valid_bits(count, word):
-    """The bits of a word that are sites, of `count` sites in the row."""
+    """Return a mask of the bits of a word that are sites, of `count` sites in the row."""
     left = count - BITS * word
     if left >= BITS:
         return np.uint32(0xFFFFFFFF)
@@ -122,7 +122,7 @@ def valid_bits(count, word):
 
 @literal
 def partner_row(lattice, at, direction):
-    """The row of a direction's partners; -1 where it is not on the lattice."""
+    """Return the row of a direction's partners; -1 if it is outside the lattice."""
     row, axis = np.int64(0), 0
     while axis < len(lattice.shape) - 1:
         there = at[axis] + lattice.offset[direction, axis]
@@ -139,7 +139,7 @@ def partner_row(lattice, at, direction):
 
 @literal
 def cut_bits(x, begin, count, first, wraps):
-    """32 bits of a row of `count` bits from bit `first` on, which may lie outside: see `wraps`."""
+    """Return 32 bits from bit `first` of a row of `count` bits; `wraps` applies outside."""
     if first >= 0 and first + BITS <= count:
         word, by = begin + (first >> 5), np.uint64(first & 31)
         if by == np.uint64(0):
@@ -165,7 +165,7 @@ def cut_bits(x, begin, count, first, wraps):
 
 @literal
 def _cut_short(word, count, first, wraps):
-    """The same for a row that is shorter than a word."""
+    """Do the same as `cut_bits` for a row that is shorter than a word."""
     bits = np.uint32(0)
     for k in range(BITS):
         place = first + k
@@ -179,7 +179,7 @@ def _cut_short(word, count, first, wraps):
 
 @literal
 def present_bits(count, first):
-    """Which of the 32 bits from `first` on are sites of a row of `count`."""
+    """Return a mask of the 32 bits from `first` that are sites of a row of `count`."""
     if first >= 0 and first + BITS <= count:
         return np.uint32(0xFFFFFFFF)
     bits = np.uint32(0)
@@ -191,7 +191,7 @@ def present_bits(count, first):
 
 @literal
 def unit_sites(lattice, unit, at):
-    """The first site of a unit, by number, and how many it has: sites are `colors` apart."""
+    """Return the first site of a unit, and its number of sites, which are `colors` apart."""
     units, side = lattice.rows * lattice.words, lattice.shape[len(lattice.shape) - 1]
     color, row, word = unit // units, unit % units // lattice.words, unit % lattice.words
     phase = phase_of(lattice, place_row(lattice, row, at), color)
@@ -201,7 +201,7 @@ def unit_sites(lattice, unit, at):
 
 @literal_entry
 def pack_bits(lattice, values, begin, end, out):
-    """Store bytes by site as bits, for the units from `begin` to `end`; bytes are 0 or 1."""
+    """Pack the sites' values, 0 or 1, into bits, for the units from `begin` to `end`."""
     at = lanes_of(MOST_AXES, _NUMBER)
     for unit in range(begin, end):
         site, count = unit_sites(lattice, unit, at)
@@ -214,7 +214,7 @@ def pack_bits(lattice, values, begin, end, out):
 
 @literal_entry
 def unpack_bits(lattice, x, begin, end, out):
-    """The opposite of `pack_bits`."""
+    """Unpack bits into values by site; the inverse of `pack_bits`."""
     at = lanes_of(MOST_AXES, _NUMBER)
     for unit in range(begin, end):
         site, count = unit_sites(lattice, unit, at)
@@ -236,7 +236,7 @@ def unpack_counts(lattice, ones, sweeps, begin, end, out):
 
 
 def packed(lattice: Lattice, values: NDArray[Any]) -> NDArray[np.uint32]:
-    """Bits by unit of zeros and ones by site."""
+    """Pack zeros and ones by site into bits by unit."""
     out = np.empty(lattice.colors * lattice.units, np.uint32)
     flat = np.ascontiguousarray(values).ravel()
     flat = flat.view(np.uint8) if flat.dtype == np.bool_ else flat.astype(np.uint8, copy=False)
@@ -246,7 +246,7 @@ def packed(lattice: Lattice, values: NDArray[Any]) -> NDArray[np.uint32]:
     def pack(part: int) -> None:
         pack_bits(lattice, flat, cuts[part], cuts[part + 1], out)
 
-    pack(0)  # which compiles
+    pack(0)  # compiles the function before the threads start
     if parts > 1:
         with ThreadPoolExecutor(parts) as pool:
             list(pool.map(pack, range(1, parts)))

@@ -1,12 +1,13 @@
-"""Free variables in the order in which a chromatic sweep visits them: their places.
+"""Places: the order in which a chromatic sweep visits the free variables.
 
-Colors follow one another. Within a color, variables of equal size and degree stand together, in
-blocks of up to 64, so that inner loops over the variables of a block are straight.
+Colors are consecutive. Within a color, variables of equal size and degree are consecutive, in
+blocks of up to 64, so that inner loops over the variables of a block have no branches.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,33 +16,33 @@ from minigibbs.graph.graph import FactorGraph
 
 BLOCK_SIZE = 64
 
-# Variables of one color and degree, in consecutive places. Entry k of the variable in lane l
-# (its place minus `first`) lies at entry + k * count + l.
+# Variables of one color and degree, in consecutive places. Entry k of the variable in lane l (its
+# place minus `first`) has index entry + k * count + l.
 PLACE_BLOCK = np.dtype(
     [
         ("entry", np.int64),
-        ("first", np.int32),  # place
+        ("first", np.int32),  # the first place
         ("count", np.int32),  # of variables
-        ("degree", np.int32),  # entries of each
-        ("size", np.int32),  # values of each
+        ("degree", np.int32),  # entries per variable
+        ("size", np.int32),  # values per variable
     ],
     align=True,
 )
 
 
 class Places(NamedTuple):
-    """Which variable stands where."""
+    """The order of the free variables, with its colors and blocks."""
 
-    variable: NDArray[np.int32]  # [m] at each place
-    place: NDArray[np.int32]  # [n] of each variable; -1 where it is clamped
+    variable: NDArray[np.int32]  # [m] the variable at each place
+    place: NDArray[np.int32]  # [n] the place of each variable; -1 if it is clamped
     degree: NDArray[np.int32]  # [m] entries at each place
-    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
+    ends: NDArray[np.int64]  # [colors + 1] the first place of each color
     blocks: NDArray[np.void]  # of PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
+    block_ends: NDArray[np.int64]  # [colors + 1] the first block of each color
 
 
 def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
-    """Order the free variables by color, size, number of entries [n], and number."""
+    """Order the free variables by color, size, number of entries [n], and index."""
     color, count = graph.colors
     variable = np.lexsort((degree, graph.sizes, color)).astype(np.int32)
     variable = variable[np.count_nonzero(color < 0) :]
@@ -60,7 +61,7 @@ def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
 def _blocks(
     color: NDArray[np.int32], degree: NDArray[np.int32], size: NDArray[np.int32]
 ) -> NDArray[np.void]:
-    """Cut places of one color, size and degree into blocks."""
+    """Divide places of one color, size and degree into blocks."""
     m = len(color)
     new = np.ones(m, dtype=bool)
     new[1:] = (np.diff(color) != 0) | (np.diff(degree) != 0) | (np.diff(size) != 0)
@@ -75,14 +76,51 @@ def _blocks(
     return blocks
 
 
-def entry_positions(places: Places) -> NDArray[np.int64]:
-    """Where each entry goes, for entries listed place by place."""
-    blocks = places.blocks
-    block = np.repeat(np.arange(len(blocks)), blocks["count"])  # of each place
-    lane = np.arange(len(places.variable)) - blocks["first"][block]
-    first = blocks["entry"][block] + lane
-    degree = places.degree
-    owner = np.repeat(np.arange(len(degree)), degree)
-    k = np.arange(len(owner)) - np.repeat(np.cumsum(degree, dtype=np.int64) - degree, degree)
-    positions: NDArray[np.int64] = first[owner] + k * blocks["count"][block][owner]
-    return positions
+def lay_entries(
+    places: Places, begin: NDArray[np.integer], arrays: Sequence[NDArray[Any]], kinds: Sequence[Any]
+) -> list[NDArray[Any]]:
+    """Put entries that are listed by variable where the blocks have them.
+
+    Blocks of one color, size and degree follow one another. A full block of them is the transpose
+    of a matrix [place, entry], so that entries are gathered run by run, without a sort.
+
+    Parameters
+    ----------
+    places : Places
+        The order of the variables, and their blocks.
+    begin : array [n]
+        Index of each variable's first entry in the arrays.
+    arrays : sequence of array
+        Values by entry.
+    kinds : sequence of dtype
+        Types of the results.
+
+    Returns
+    -------
+    list of array
+        The same values by position in the blocks.
+    """
+    first, count, degree = (places.blocks[name] for name in ("first", "count", "degree"))
+    total = int((count.astype(np.int64) * degree).sum())
+    laid = [np.empty(total, kind) for kind in kinds]
+    for run in np.split(np.arange(len(first)), np.flatnonzero(_new_runs(places)))[1:]:
+        width, entry = int(degree[run[0]]), int(places.blocks["entry"][run[0]])
+        for part in (run[:-1], run[-1:]):  # all blocks but the last are full
+            if not len(part) or not width:
+                continue
+            places_of = slice(int(first[part[0]]), int(first[part[-1]] + count[part[-1]]))
+            index = begin[places.variable[places_of]][:, None] + np.arange(width)
+            shape = (len(part), int(count[part[0]]), width)
+            for values, out in zip(arrays, laid, strict=True):
+                blocks = values[index].reshape(shape).transpose(0, 2, 1)
+                out[entry : entry + index.size].reshape(shape[0], width, shape[1])[:] = blocks
+            entry += index.size
+    return laid
+
+
+def _new_runs(places: Places) -> NDArray[np.bool_]:
+    """Return which blocks begin another color, size or degree than the block before."""
+    blocks, new = places.blocks, np.ones(len(places.blocks), dtype=bool)
+    new[1:] = (np.diff(blocks["degree"]) != 0) | (np.diff(blocks["size"]) != 0)
+    new[places.block_ends[:-1][places.block_ends[:-1] < len(new)]] = True
+    return new

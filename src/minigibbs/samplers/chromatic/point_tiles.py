@@ -1,4 +1,4 @@
-"""Points in a fixed order on a CPU: chain by chain; see `points`."""
+"""Tiles of points in a fixed order on a CPU, one chain after another; see `points`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from minigibbs.samplers.chromatic.tile import VisitTile
 
 
 class PointTile(VisitTile):
-    """Chains one after another, each a row of values by place."""
+    """A tile that updates its chains one after another; each is a row of values by place."""
 
     data: PointColors
 
@@ -47,21 +47,21 @@ class PointTile(VisitTile):
         self.grain = np.ascontiguousarray(data.homes[:, :, GRAIN:]).view(np.float64)[:, :, 0]
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states."""
+        """Replace the states."""
         self.x[:] = states[:, self.data.variable]
 
     def states(self) -> NDArray[Any]:
-        """The states."""
+        """Return a copy of the states."""
         states = np.empty_like(self.x)
         states[:, self.data.variable] = self.x
         return states
 
     def energies(self) -> NDArray[np.float64]:
-        """The states' energies, up to the graph's offset."""
+        """Compute the states' energies, up to the graph's offset."""
         return super().energies() + self.graph.implicit_energies(self.states())
 
     def _ends(self) -> NDArray[np.int64]:
-        """One piece: the next update needs the last one's value."""
+        """Return one range of places, since each update needs the previous one's value."""
         return np.array([0, self.data.free])
 
     def _width(self) -> int:
@@ -85,7 +85,7 @@ class PointTile(VisitTile):
 
 @literal
 def _propose(data, grain, group, place, key0, key1, chain, sweep, x, field):
-    """Add what the proposals of one group are worth; returns how many there were."""
+    """Add the log weights of the proposals of one group; return the number of proposals."""
     home, variable = data.homes[group, place], np.uint32(data.variable[place])
     _, _, c, d = quad_bits(
         key0, key1, np.uint32(chain), variable, sweep, np.uint32(COUNT + np.uint32(group))
@@ -110,7 +110,7 @@ def _propose(data, grain, group, place, key0, key1, chain, sweep, x, field):
 def _sweep_chain(
     data, grain, key, chain, begin, end, sweep, sweeps, x, room, visits, tally
 ):  # fmt: skip
-    """Sweep one chain over some places; values are counted in `visits`, unless it is empty."""
+    """Sweep one chain over a range of places; count values in `visits`, unless it is empty."""
     field, kept = room[0], room[1]
     for s in range(sweep, sweep + sweeps):
         for place in range(begin, end):

@@ -1,13 +1,13 @@
-"""Points in a fixed order: how Poisson-Gibbs proposes, with counter-based numbers.
+"""Points in a fixed order: proposals of Poisson-Gibbs with counter-based random numbers.
 
-For graphs whose factors are `Points` and unary. What an update proposes does not depend on the
-state: how many points of each group, which, and whether their true weight keeps them. Only the last
-step does: a pair that is not at its maximum is kept more rarely. So devices propose for many
-updates at a time, and results depend on no layout. On a dense graph every color is one variable;
-they are visited in the order of the tree of the group that proposes most, so that the points that
-follow one another look at the same slots.
+The layout is for graphs whose factors are `Points` and unary. The proposals of an update do not
+depend on the state: their number per group, the points, and whether their true weight keeps them.
+Only the last step does: a pair that is not at its maximum is kept with a smaller probability. So
+devices draw proposals for many updates at a time, and results do not depend on the layout. On a
+dense graph every color is one variable. They are visited in the tree order of the group with the
+most proposals, so that consecutive points read the same table entries.
 
-The numbers of an update are words of `philox`, of the counter (chain, variable, sweep, draw).
+Random numbers of an update are words of `philox` at the counter (chain, variable, sweep, draw).
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ if TYPE_CHECKING:
     from minigibbs.samplers.poisson_gibbs.split import Split
 
 MOST_VALUES, MOST_GROUPS, MOST_RATE = 32, 8, 2.0**14
-QUAD = 4  # words that devices load at a time
-HEAD = 2  # words of a point's row before its features: its scale and its place
+QUAD = 4  # words per load on a device
+HEAD = 2  # words of a point's row before its features: its scale and its place in the scan
 MOST_FEATURES = 4 * QUAD - HEAD
-_STEPS = 64  # rates within a power of 2 that have a distribution of their own
+_STEPS = 64  # rates per power of 2 that have a distribution of their own
 
-# The draws of an update, as counters: proposal k of group g has number
-# PROPOSAL_DRAW + (g << SHIFT) + 2 k,
-# and the next one continues its words where 32 bits leave something open.
+# The draws of an update, as counters: proposal k of group g has number PROPOSAL_DRAW + (g << SHIFT)
+# + 2 k. The next number supplies further bits where 32 bits do not decide.
 PROPOSAL_DRAW, SHIFT = np.uint32(1 << 30), np.uint32(21)
-CHOICE = np.uint32((1 << 30) + (1 << 29))  # the value
-COUNT = np.uint32(CHOICE + np.uint32(1))  # how many are proposed, for each group
+CHOICE = np.uint32((1 << 30) + (1 << 29))  # the draw of the value
+COUNT = np.uint32(CHOICE + np.uint32(1))  # first draw of the numbers of proposals
 
-# Words of a variable's home in a group.
-START, BITS, ROW, LAW, LEAST, LENGTH, GRAIN = range(7)  # the last takes two: a double
+# Words of a variable's home in a group: its table entries, row and distribution of counts.
+START, BITS, ROW, LAW, LEAST, LENGTH, GRAIN = range(7)  # a double, which takes two words
 HOME_WORDS = 8
 
 _S11, _S32 = np.uint64(11), np.uint64(32)
@@ -53,27 +52,29 @@ _UNIT = 2.0**-32
 
 
 class PointColors(NamedTuple):
-    """Groups of points, one after the other; places are those of the scan, clamped ones last."""
+    """Concatenated groups of points; places are those of the scan, clamped variables last."""
 
-    variable: NDArray[np.int32]  # [n] at each place
+    variable: NDArray[np.int32]  # [n] the variable at each place
     free: int  # places that are visited
-    quads: int  # of a point's row
+    quads: int  # quads per row of a point
     homes: NDArray[np.uint32]  # [group, place, word]
     slots: NDArray[np.uint32]  # [2 * slot] see `kernels.box_tables`
-    points: NDArray[np.uint32]  # [row * QUAD * quads]: scale, place, features, all but one floats
+    points: NDArray[
+        np.uint32
+    ]  # [row * QUAD * quads]: scale, place, features, all but the place floats
     laws: NDArray[np.float64]  # cumulative Poisson distributions
     codes: NDArray[np.int32]  # [group] of `kernels.decay`
     exponents: NDArray[np.float64]  # [group]
     attracts: NDArray[np.int32]  # [group]
     more: NDArray[np.float64]  # [group] (1 + theta) / theta
     gains: NDArray[np.float64]  # [group] log weight of a kept pair, negative if it repels
-    first: NDArray[np.int64]  # [place] of its values in `base`
+    first: NDArray[np.int64]  # [place] index of its first value in `base`
     sizes: NDArray[np.int32]  # [place]
     base: NDArray[np.float64]  # [sum of sizes] log weights of the unary factors
 
 
 def proposal_rates(graph: FactorGraph, split: Split) -> list[NDArray[np.float64]]:
-    """By group how many points each variable proposes."""
+    """Return the expected number of proposals of each variable, by group."""
     return [
         (1.0 + how.theta) * group.energy_per_weight * group.bounds()
         for group, how in zip(_groups(graph), split.implicits, strict=True)
@@ -85,7 +86,7 @@ def _groups(graph: FactorGraph) -> list[Points]:
 
 
 def point_colors(graph: FactorGraph, split: Split) -> PointColors:
-    """Lay a graph out."""
+    """Lay out a graph."""
     groups, rates = _groups(graph), proposal_rates(graph, split)
     main = groups[int(np.argmax([rate.mean() for rate in rates]))]
     order = main.tree.order
@@ -126,7 +127,7 @@ def point_colors(graph: FactorGraph, split: Split) -> PointColors:
 
 
 def _rung(rate: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Which power of 2**(1 / _STEPS) a rate is rounded up to; the least for a rate of 0."""
+    """Round rates up to powers of 2**(1 / _STEPS) and return the exponents; the least for 0."""
     with np.errstate(divide="ignore"):
         exact = np.ceil(_STEPS * np.log2(rate))
     rungs: NDArray[np.int64] = np.maximum(exact, -_STEPS * 40).astype(np.int64)
@@ -134,7 +135,7 @@ def _rung(rate: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _laws(rungs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The cumulative distribution of each rung; by rung: itself, its start, least, length."""
+    """Compute the cumulative distribution of each rung, and rows of rung, start, least, length."""
     laws: list[NDArray[np.float64]] = []
     about = np.zeros((len(rungs), 4), np.int64)
     begin = 0
@@ -156,7 +157,7 @@ def _homes(
     variable: NDArray[np.int32],
     law: NDArray[np.int64],
 ) -> NDArray[np.uint32]:
-    """Where each place's point is, what it proposes, and how many."""
+    """Return each place's table entries, row, distribution of counts, and grain, as words."""
     tables, own = group.tables, group.places[variable]
     rungs = _rung(rate[variable])
     found = law[np.searchsorted(law[:, 0], rungs)]
@@ -174,7 +175,7 @@ def _homes(
 
 
 def _rows(group: Points, place: NDArray[np.int32], quads: int) -> NDArray[np.uint32]:
-    """A row for each point: its scale, its place in the scan, and its features."""
+    """Return a row of words per point: its scale, its place in the scan, and its features."""
     tree = group.tree
     rows = np.zeros((len(place), QUAD * quads), np.float32)
     rows[:, 0] = group.scale[tree.order]
@@ -186,14 +187,14 @@ def _rows(group: Points, place: NDArray[np.int32], quads: int) -> NDArray[np.uin
 
 @literal
 def unit_of_words(high, low):
-    """A number uniform on [0, 1), of 53 bits."""
+    """Return a number uniform on [0, 1), with 53 bits."""
     word = (np.uint64(high) << _S32) | np.uint64(low)
     return np.float64(word >> _S11) * 2.0**-53
 
 
 @literal
 def count_proposals(laws, law, least, length, u):
-    """A Poisson variate: `least`, and how many of the distribution's sums are at most `u`."""
+    """Invert a Poisson distribution at `u` by bisection of its cumulative sums from `least`."""
     begin, left = np.int64(law), np.int64(length)
     while left > 0:
         half = left // 2
@@ -207,13 +208,13 @@ def count_proposals(laws, law, least, length, u):
 
 @literal
 def draw_number(group, number):
-    """The draw of a proposal; the next one continues its words."""
+    """Return the draw number of a proposal; the next number continues its words."""
     return np.uint32(PROPOSAL_DRAW + np.uint32(np.uint32(group) << SHIFT) + np.uint32(2 * number))
 
 
 @literal
 def _square(points, width, here, there):
-    """The squared distance of two rows."""
+    """Compute the squared distance of two points' features."""
     square, k = 0.0, HEAD
     while k < width:
         a, b = points[np.uint64(here * width + k)], points[np.uint64(there * width + k)]
@@ -237,10 +238,10 @@ def settle(
     slots, points, quads, first, start, bits, here, grain, code, exponent, more,
     key0, key1, chain, variable, sweep, draw,
 ):  # fmt: skip
-    """One proposal, in 64 bits and double precision; a group's points are rows from `first` on.
+    """Draw one proposal, with 64 bits in double precision; a group's rows begin at `first`.
 
-    Returns the place that it proposes, and what its true weight says: 0 to drop it, 1 to keep it if
-    the pair is at its maximum, 2 to keep it in any case.
+    Returns the place of the proposed point, and the result of the comparison with its true weight:
+    0 to drop it, 1 to keep it if the pair is at its maximum, 2 to keep it in any case.
     """
     a, b, c, _ = quad_bits(key0, key1, np.uint32(chain), np.uint32(variable), sweep, draw)
     _, e, f, _ = quad_bits(
@@ -262,7 +263,7 @@ def settle(
 
 @literal
 def choose_value(field, size, u):
-    """A value by log weights, which are gone afterwards; `u` is uniform on [0, 1)."""
+    """Choose a value by log weights, which are overwritten; `u` is uniform on [0, 1)."""
     top, total, value = field[0], 0.0, 0
     for v in range(1, size):
         top = max(top, field[v])

@@ -1,8 +1,8 @@
 """Small domains joined by pairs or by tables of two variables: the arrays that sweeps read.
 
-Log weights are in units of log 2. An entry is a neighbor: it adds its weight to the value that the
-neighbor has (a pair), or the neighbor's row of a table. Tables are stored once for each way in
-which a template is used: [own value][neighbor's value], with space for 8 or 16 of the latter.
+Log weights are in units of log 2. An entry is a neighbor: it adds its weight to the log weight of
+the neighbor's value (a pair), or it adds the neighbor's row of a table. Tables are stored once per
+orientation of a template: [own value][neighbor's value], with 8 or 16 columns.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.samplers.chromatic.places import entry_positions, order_places
+from minigibbs.samplers.chromatic.places import lay_entries, order_places
 from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 MOST_SMALL = 16  # values
-MOST_TABLE = 4096.0  # log weights of tables, whose differences single precision keeps to 1e-3
+MOST_TABLE = 4096.0  # largest log weight of tables: single precision keeps differences to 1e-3
 
 
 class SmallColors(NamedTuple):
-    """Variables of small domains by color."""
+    """The arrays of variables with small domains, by color."""
 
-    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
+    ends: NDArray[np.int64]  # [colors + 1] the first place of each color
     blocks: NDArray[np.void]  # of places.PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
+    block_ends: NDArray[np.int64]  # [colors + 1] the first block of each color
     variable: NDArray[np.int32]  # [m] the variable at each place
-    first: NDArray[np.int64]  # [m + 1] where a place's values begin
-    base: NDArray[np.float32]  # [sum of sizes] log weights by unary factors and clamped neighbors
+    first: NDArray[np.int64]  # [m + 1] index of each place's first value
+    base: NDArray[np.float32]  # [sum of sizes] log weights of unary factors and clamped neighbors
     target: NDArray[np.uint32]  # [entries] a neighbor's place
     weight: NDArray[np.float32]  # [entries] of a pair
-    start: NDArray[np.int32]  # [entries] where a table begins; -1 for a pair
-    table: NDArray[np.float32]  # with 16 numbers behind the last, which are read and not used
-    stride: int  # from one own value to the next in a table
+    start: NDArray[np.int32]  # [entries] offset of a table; -1 for a pair
+    table: NDArray[np.float32]  # followed by 16 padding numbers, which are read but not used
+    stride: int  # distance of consecutive own values in a table
 
 
 class Origins(NamedTuple):
-    """The numbers of a packed graph behind those of a layout, and what they are multiplied by."""
+    """Indices in a packed graph of the numbers of a layout, and their scales."""
 
     entry: NDArray[np.int64]  # [entries] in `packed.weight`
     entry_scale: NDArray[np.float64]  # [entries] 0 for tables
     cell: NDArray[np.int64]  # [as `SmallColors.table`] in `packed.table`
-    cell_scale: NDArray[np.float64]  # 0 where nothing is behind a number
+    cell_scale: NDArray[np.float64]  # 0 for padding
 
 
 class _Entries(NamedTuple):
@@ -51,7 +51,7 @@ class _Entries(NamedTuple):
 
     owner: NDArray[np.int64]
     target: NDArray[np.int64]
-    entry: NDArray[np.int64]  # in the rows
+    entry: NDArray[np.int64]  # index in the rows
     weight: NDArray[np.float64]
     start: NDArray[np.int64]  # -1 for pairs
 
@@ -66,20 +66,20 @@ def _join(some: _Entries, more: _Entries) -> _Entries:
     )
 
 
-def _some(entries: _Entries, which: NDArray[np.bool_]) -> _Entries:
+def _some(entries: _Entries, which: NDArray[Any]) -> _Entries:
     owner, target, entry, weight, start = entries
     return _Entries(owner[which], target[which], entry[which], weight[which], start[which])
 
 
 def centered(base: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Log weights minus each variable's largest, where that is too large for single precision.
+    """Subtract each variable's largest log weight where it is too large for single precision.
 
     Parameters
     ----------
     base : array [sum of sizes]
         Log weights to base 2.
     first : array [variable]
-        Where the values of each variable begin.
+        Index of each variable's first value.
 
     Returns
     -------
@@ -96,28 +96,28 @@ def centered(base: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.
 
 
 def small_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SmallColors:
-    """Lay out the pairs and tables of a graph that fits, or the `heavy` pairs of all entries."""
+    """Lay out the pairs and tables of a compatible graph, or only the `heavy` pairs."""
     return small_layout(graph, heavy)[0]
 
 
 def small_layout(
     graph: FactorGraph, heavy: NDArray[np.bool_] | None = None
 ) -> tuple[SmallColors, Origins]:
-    """Lay out pairs and tables, and say where their numbers come from.
+    """Lay out pairs and tables, and return the origins of their numbers.
 
     Parameters
     ----------
     graph : FactorGraph
         Small domains joined by pairs and tables of two.
     heavy : array of bool or None
-        Which entries of the rows to lay out if they are pairs; by default all.
+        Entries of the rows to lay out if they are pairs; by default all.
 
     Returns
     -------
     data : SmallColors
         The arrays that sweeps read.
     origins : Origins
-        The numbers of the packed graph behind them.
+        The corresponding numbers of the packed graph.
     """
     model, evidence = graph.packed, graph.evidence
     pairs, (tables, cells, scales) = _pairs(graph, heavy), _tables(graph)
@@ -129,15 +129,17 @@ def small_layout(
     _fold_clamped(graph, base, _some(every, ~free), table)
     base = centered(base, model.first)
     entries = _some(every, free)
-    places = order_places(graph, np.bincount(entries.owner, minlength=len(graph)))
-    by_place = np.argsort(places.place[entries.owner], kind="stable")
-    positions = entry_positions(places)
-
-    def laid(values: NDArray[Any], kind: Any) -> NDArray[Any]:
-        array = np.empty(len(by_place), kind)
-        array[positions] = values[by_place]
-        return array
-
+    if len(tables.owner):  # pairs come first; a variable's entries must follow one another
+        entries = _some(entries, np.argsort(entries.owner, kind="stable"))
+    degree = np.bincount(entries.owner, minlength=len(graph))
+    places = order_places(graph, degree)
+    scale = np.where(entries.start < 0, LOG2_E, 0.0)  # tables add nothing to a pair's weight
+    target, weight, start, entry, entry_scale = lay_entries(
+        places,
+        np.cumsum(degree) - degree,
+        (places.place[entries.target], entries.weight, entries.start, entries.entry, scale),
+        (np.uint32, np.float32, np.int32, np.int64, np.float64),
+    )
     sizes = graph.sizes[places.variable].astype(np.int64)
     first = np.concatenate([[0], np.cumsum(sizes)])
     own = np.repeat(model.first[places.variable] - first[:-1], sizes) + np.arange(first[-1])
@@ -148,19 +150,18 @@ def small_layout(
         places.variable,
         first,
         base[own].astype(np.float32),
-        laid(places.place[entries.target], np.uint32),
-        laid(entries.weight, np.float32),
-        laid(entries.start, np.int32),
+        target,
+        weight,
+        start,
         np.concatenate([table, np.zeros(MOST_SMALL)]).astype(np.float32),
         _stride(graph),
     )
     for part in data[:-1]:
         part.setflags(write=False)  # type: ignore[union-attr]
-    scale = np.where(entries.start < 0, LOG2_E, 0.0)  # tables add nothing to a pair's weight
     padded = np.concatenate([cells, np.zeros(MOST_SMALL, np.int64)])
     return data, Origins(
-        entry=laid(entries.entry, np.int64),
-        entry_scale=laid(scale, np.float64),
+        entry=entry,
+        entry_scale=entry_scale,
         cell=padded,
         cell_scale=np.concatenate([scales, np.zeros(MOST_SMALL)]),
     )
@@ -171,7 +172,7 @@ def _stride(graph: FactorGraph) -> int:
 
 
 def _pairs(graph: FactorGraph, heavy: NDArray[np.bool_] | None) -> _Entries:
-    """The pairs at each free variable, all or the heavy ones."""
+    """List the pairs at each free variable: all, or the heavy ones."""
     model, rows = graph.packed, graph.packed.rows
     count = rows["pair_end"] - rows["start"]
     owner = np.repeat(np.arange(len(rows)), count)
@@ -184,14 +185,14 @@ def _pairs(graph: FactorGraph, heavy: NDArray[np.bool_] | None) -> _Entries:
 
 
 def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.int64], NDArray[np.float64]]:
-    """The tables of two variables at each free one, in the order of rows; see `_oriented`."""
+    """List the tables of two variables at each free one, in the order of rows; see `_oriented`."""
     model, rows = graph.packed, graph.packed.rows
     count = rows["unary_begin"] - rows["pair_end"]
     owner = np.repeat(np.arange(len(rows)), count)
     place = np.arange(len(owner)) + np.repeat(rows["pair_end"] - (np.cumsum(count) - count), count)
     factors = model.factors[model.target[place]]
     a, b = model.slots[factors["scope_start"]], model.slots[factors["scope_end"] - 1]
-    second = (a["variable"] != owner).astype(np.int64)  # whether the owner is the second
+    second = (a["variable"] != owner).astype(np.int64)  # 1 if the owner is the second variable
     target = np.where(second, a["variable"], b["variable"]).astype(np.int64)
     uses = np.stack(
         [factors["table_start"], factors["weight"].view(np.int64), second, graph.sizes[owner]], 1
@@ -207,7 +208,7 @@ def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.int64], NDArray[np
 
 
 def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first of each kind of row, kinds in order, and which kind each row is."""
+    """Return the first row of each distinct kind, in sorted order, and the kind of each row."""
     order = np.lexsort(rows.T[::-1])  # stable, and far faster than `np.unique` of whole rows
     other = np.ones(len(rows), dtype=np.bool_)
     other[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
@@ -223,9 +224,9 @@ def _oriented(
     target: NDArray[np.int64],
     second: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Where the tables of some factors begin, and what is in them: [own value][other's value].
+    """Lay out the tables of some factors as [own value][other's value]; return their offsets.
 
-    Each number is a cell of `packed.table` times a scale, which is 0 for padding.
+    Also returns each number's cell of `packed.table` and its scale, which is 0 for padding.
     """
     stride, rows = _stride(graph), graph.sizes[owner].astype(np.int64)
     columns = graph.sizes[target].astype(np.int64)
@@ -246,7 +247,7 @@ def _oriented(
 def _fold_clamped(
     graph: FactorGraph, base: NDArray[np.float64], entries: _Entries, table: NDArray[Any]
 ) -> None:
-    """Add what clamped neighbors are worth to the log weights of unary factors."""
+    """Add the contributions of clamped neighbors to the log weights of unary factors."""
     first, sizes = graph.packed.first, graph.sizes
     value = graph.evidence[entries.target].astype(np.int64)
     size = sizes[entries.owner].astype(np.int64)

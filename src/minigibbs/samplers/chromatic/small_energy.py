@@ -21,24 +21,24 @@ _PLACE = np.int64(0)
 
 
 class PairEnergy(NamedTuple):
-    """A constant, a number for each value of each place, a weight where two are equal."""
+    """An energy as a constant, fields by place and value, and weights of equal pairs."""
 
     constant: float
-    first: NDArray[np.int64]  # [m + 1] where a place's values begin
+    first: NDArray[np.int64]  # [m + 1] index of each place's first value
     field: NDArray[np.float64]  # [sum of sizes]; empty without unary factors
     pair: NDArray[np.uint32]  # [P, 2] places
     weight: NDArray[np.float64]  # [P]
 
 
 def pairs_alone(graph: FactorGraph) -> bool:
-    """Whether no factor but pairs joins two variables, and none is clamped."""
+    """Return whether only pairs join variables, and no variable is clamped."""
     rows = graph.packed.rows
     return not (rows["pair_end"] < rows["unary_begin"]).any() and bool((graph.evidence < 0).all())
 
 
 def pair_energy(graph: FactorGraph, data: Any) -> PairEnergy:
-    """What energies are made of, once per graph and order, where `pairs_alone` holds."""
-    order = data.variable.tobytes()  # depends on which factors are evaluated exactly
+    """Return the energy's terms, once per graph and order; requires `pairs_alone`."""
+    order = data.variable.tobytes()  # the order depends on which factors are evaluated exactly
     return prepared(graph, "pair energy", order, lambda: _parts(graph, data))
 
 
@@ -59,7 +59,7 @@ def _parts(graph: FactorGraph, data: Any) -> PairEnergy:
 
 @entry
 def row_energy(parts, x):
-    """The energy of one chain, whose values lie in the order of the places."""
+    """Compute the energy of one chain, whose values are in the order of the places."""
     total = parts.constant + alike_energy(parts, x)
     for p in range(len(x) if len(parts.field) else 0):
         total += parts.field[np.uint64(parts.first[p] + x[p])]
@@ -67,14 +67,14 @@ def row_energy(parts, x):
 
 
 def tables_alone(graph: FactorGraph) -> bool:
-    """Whether every factor that is no pair is a table."""
+    """Return whether every factor that is not a pair is a table."""
     return bool((graph.packed.factors["form"] == TABLE).all())
 
 
 def table_energies(
     graph: FactorGraph, variable: NDArray[np.int32], x: NDArray[np.uint8]
 ) -> NDArray[np.float64]:
-    """The energies of 64 chains whose values [place, column] are bytes."""
+    """Compute the energies of 64 chains whose values [place, column] are bytes."""
     fixed = np.where(graph.evidence < 0, 0, graph.evidence).astype(np.uint8)
     rows = np.repeat(fixed[:, None], LANES, axis=1)
     rows[variable] = x

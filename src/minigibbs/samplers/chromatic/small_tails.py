@@ -1,7 +1,6 @@
-"""Small domains with a heavy part and a tail by color: Poisson-Gibbs for vectorized chains.
+"""Small domains with heavy factors and a minibatched tail: vectorized Poisson-Gibbs by color.
 
-The exactly evaluated part is as in `small`, whether and what a chain draws from its tail as in
-`spin_tails`.
+The exactly evaluated factors are stored as in `small`. Tails are drawn as in `spin_tails`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _WORD, _BYTE, _ZERO, _LONG = np.uint32(0), np.uint8(0), np.float32(0.0), np.uint
 
 
 class SmallTailColors(NamedTuple):
-    """The fields of `SmallColors` for the exactly evaluated part, and the tails."""
+    """The fields of `SmallColors` for the exactly evaluated factors, and the tails."""
 
     ends: NDArray[np.int64]
     blocks: NDArray[np.void]
@@ -57,7 +56,7 @@ class SmallTailColors(NamedTuple):
     table: NDArray[np.float32]
     stride: int
     parts: NDArray[np.void]  # [m] of TAIL_PART
-    tail: NDArray[np.void]  # of ALIAS: a place plus 1, signed like the weight
+    tail: NDArray[np.void]  # of ALIAS: a place plus 1, with the sign of the weight
 
 
 def small_tail_colors(graph: FactorGraph, split: Split) -> SmallTailColors:
@@ -67,7 +66,7 @@ def small_tail_colors(graph: FactorGraph, split: Split) -> SmallTailColors:
 
 
 class SmallTailRow(Tailed, SmallRow):
-    """One chain."""
+    """A tile of one chain."""
 
     width = 1
 
@@ -81,7 +80,7 @@ class SmallTailRow(Tailed, SmallRow):
 
 
 class SmallTailLanes(Tailed, SmallLanes):
-    """Up to 64 chains, a byte each."""
+    """A tile of up to 64 chains, one byte per value."""
 
     width = LANES
 
@@ -97,9 +96,9 @@ class SmallTailLanes(Tailed, SmallLanes):
 
 @literal
 def add_tail(tail, part, draws, x, place, lane, stream, field, at, step):
-    """Draw this number of minibatched factors, and add those kept to the log weights of the values.
+    """Draw `draws` minibatched factors, and add the kept ones to the log weights of the values.
 
-    A chain's value at a place is x[place, lane]; that of value v is field[at + v * step].
+    A chain's value at a place is x[place, lane]. The log weight of value v is field[at + v * step].
     """
     own = x[place, lane]
     for _ in range(draws):
@@ -112,7 +111,7 @@ def add_tail(tail, part, draws, x, place, lane, stream, field, at, step):
 
 @literal
 def _row_tails(data, first, count, key0, key1, chain, sweep, x, field):
-    """Add what tails are worth in one chain; returns how many factors were drawn."""
+    """Add the contributions of tails in one chain; return the number of drawn factors."""
     drawn, stream, columns = np.int64(0), lanes_of(4, _LONG), x.reshape(len(x), 1)
     for lane in range(count):
         place = first + np.uint64(lane)
@@ -128,7 +127,7 @@ def _row_tails(data, first, count, key0, key1, chain, sweep, x, field):
 
 @literal_entry
 def sweep_small_tail_row(data, key, chain, begin, end, sweep, sweeps, x, few):
-    """Sweep one chain over some blocks; returns how many values changed, and draws."""
+    """Sweep one chain over a range of blocks; return the numbers of changes and draws."""
     key0, key1, moved, drawn = key[0], key[1], np.int64(0), np.int64(0)
     for s in range(sweep, sweep + sweeps):
         for b in range(begin, end):
@@ -145,7 +144,7 @@ def sweep_small_tail_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 @literal
 def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws):
-    """Add what tails are worth, to the few chains that draw from them."""
+    """Add the contributions of tails to the few chains that draw from them."""
     tails, stream = lanes_of(LANES, _WORD), lanes_of(4, _LONG)
     if lane_tails(key0, key1, quad, variable, sweep, tails) < part.cut:
         return
@@ -171,7 +170,7 @@ def _tail_place(data, block, place, key0, key1, quad, sweep, x, few, moved, draw
 
 @literal_entry
 def sweep_small_tail_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, noted):
-    """Sweep 64 chains over some blocks; `noted` has changes and draws, by column."""
+    """Sweep 64 chains over a range of blocks; `noted` gets changes and draws by column."""
     key0, key1, moved = key[0], key[1], lanes_of(LANES, _BYTE)
     for s in range(sweep, sweep + sweeps):
         for b in range(begin, end):

@@ -1,8 +1,8 @@
 """Small domains by color on a CPU: one chain over many variables, or 64 vectorized chains.
 
-A value is chosen in single precision. Where the number drawn lies so near to where two values meet
-that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So
-every choice is as one in double precision would be.
+A value is chosen in single precision. If the random number is so close to a boundary between two
+values that rounding could change the choice, 32 more bits are drawn and the choice is repeated in
+double precision. So every choice equals that in double precision.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROOM = MOST_SMALL * LANES  # log weights of 64 variables or chains
 
 
 class SmallTile(Tile):
-    """What both kinds have in common: bytes, and every value counted."""
+    """The common part of both tiles: values are bytes, and all values are counted."""
 
     x: NDArray[np.uint8]
     counters: Counters  # [value of a place, ...]
@@ -52,7 +52,7 @@ class SmallTile(Tile):
         self.counters.flush()
 
     def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
-        """Places of blocks, and their values."""
+        """Return the ranges of the state and the counts that belong to a range of blocks."""
         first = np.append(self.data.blocks["first"], len(self.data.variable))[[begin, end]]
         low, high = first.tolist()
         values = int(self.data.first[low]), int(self.data.first[high])
@@ -61,10 +61,10 @@ class SmallTile(Tile):
 
     @abstractmethod
     def _counts(self) -> NDArray[Any]:
-        """The counts [chain, value of a place]."""
+        """Return the counts [chain, value of a place]."""
 
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """Those of the places, and of clamped variables."""
+        """Return the counts of all variables, clamped ones included."""
         self._flush()
         graph, variable = self.graph, self.data.variable
         counts = np.zeros((self.chains, int(graph.sizes.sum(dtype=np.int64))), np.int64)
@@ -77,27 +77,27 @@ class SmallTile(Tile):
         return counts
 
     def _whole(self, free: NDArray[Any]) -> NDArray[Any]:
-        """States [chain, place] with the clamped variables."""
+        """Return states [chain, place] completed by the clamped variables."""
         whole = np.empty((self.chains, len(self.graph)), self.graph.state_type)
         whole[:] = np.where(self.graph.evidence < 0, 0, self.graph.evidence)
         whole[:, self.data.variable] = free
         return whole
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """Every neighbor of every variable was looked at."""
+        """Return the tally of the recorded chains: an update evaluates every neighbor."""
         tally = np.zeros(CHANGES + 1, np.int64)
         tally[EVALUATIONS] = self.swept * chains * len(self.data.target)
         tally[CHANGES] = self.noted[columns(chains)].sum()
         return tally
 
     def clear(self) -> None:
-        """Forget the counts."""
+        """Reset the counts."""
         super().clear()
         self.counters.clear()
 
 
 class SmallRow(SmallTile):
-    """One chain, a byte a place."""
+    """A tile of one chain, one byte per place."""
 
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
@@ -109,11 +109,11 @@ class SmallRow(SmallTile):
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up a state."""
+        """Replace the state."""
         self.x[:] = states[0, self.data.variable]
 
     def states(self) -> NDArray[Any]:
-        """The state."""
+        """Return the state."""
         return self._whole(self.x[None])
 
     def _sweep(
@@ -127,7 +127,7 @@ class SmallRow(SmallTile):
         return self.counters.values()[None]
 
     def energies(self) -> NDArray[np.float64]:
-        """The state's energy."""
+        """Compute the state's energy."""
         if not self._pairs:
             return super().energies()
         return np.array([row_energy(self._energy_parts, self.x)])
@@ -138,7 +138,7 @@ class SmallRow(SmallTile):
 
 
 class SmallLanes(SmallTile):
-    """Up to 64 chains, a byte each: [place][column]."""
+    """A tile of up to 64 chains, one byte per value: [place][column]."""
 
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
@@ -151,12 +151,12 @@ class SmallLanes(SmallTile):
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states; what no chain uses continues from zeros."""
+        """Replace the states; unused columns continue from zeros."""
         self.x[:] = 0
         self.x[:, self.columns] = states[:, self.data.variable].T
 
     def states(self) -> NDArray[Any]:
-        """The states."""
+        """Return the states."""
         return self._whole(self.x[:, self.columns].T)
 
     def _sweep(
@@ -172,7 +172,7 @@ class SmallLanes(SmallTile):
         return self.counters.values()[:, self.columns].T
 
     def energies(self) -> NDArray[np.float64]:
-        """The states' energies."""
+        """Compute the states' energies."""
         if not self._tables:
             return super().energies()
         return table_energies(self.graph, self.data.variable, self.x)[self.columns]
@@ -180,7 +180,7 @@ class SmallLanes(SmallTile):
 
 @literal
 def _top(size, count, field, top):
-    """The largest of each lane's log weights."""
+    """Compute the largest log weight of each lane."""
     for lane in range(count):
         top[lane] = field[lane]
     for v in range(1, size):
@@ -190,9 +190,9 @@ def _top(size, count, field, top):
 
 @literal
 def _choose(size, count, field, bits, new):
-    """Values by bits, from log weights [value][lane]; returns whether all are clear.
+    """Choose values by bits, from log weights [value][lane]; return nonzero if any is unclear.
 
-    The log weights are left as they are; `new` is 255 where more bits are needed.
+    The log weights are not changed. `new` is 255 where more bits are needed.
     """
     top, total, mark = lanes_of(LANES, _ZERO), lanes_of(LANES, _ZERO), lanes_of(LANES, _ZERO)
     gap = lanes_of(LANES, _ZERO)
@@ -224,7 +224,7 @@ def _choose(size, count, field, bits, new):
 
 @literal
 def _choose_finely(size, lane, field, bits, key0, key1, chain, variable, sweep):
-    """A lane's value in double precision, by 64 bits."""
+    """Choose a lane's value in double precision, with 64 bits."""
     sums = lanes_of(MOST_SMALL, _NUMBER)
     more = chain_bits(key0, key1, chain, variable, sweep, FURTHER)
     u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-32
@@ -242,7 +242,7 @@ def _choose_finely(size, lane, field, bits, key0, key1, chain, variable, sweep):
 
 @literal
 def _row_pairs(data, size, count, entry, near, field):
-    """Add a neighbor's weight where it has the value, for each variable of a block."""
+    """Add the neighbor's weight to the log weight of its value, for each variable of a block."""
     for v in range(size):
         for lane in range(count):
             own = np.uint64(v * LANES + lane)
@@ -252,7 +252,7 @@ def _row_pairs(data, size, count, entry, near, field):
 
 @literal
 def row_fields(data, block, count, x, field, near):
-    """The log weights of a block's variables in one chain: [value][variable]."""
+    """Compute the log weights of a block's variables in one chain: [value][variable]."""
     first, size, entry = np.uint64(block.first), block.size, np.uint64(block.entry)
     begin = np.uint64(data.first[first])
     for lane in range(count):
@@ -281,7 +281,7 @@ def row_fields(data, block, count, x, field, near):
 
 @literal
 def row_values(data, block, count, key0, key1, chain, sweep, x, few, bits, field, new):
-    """Choose values for a block's variables in one chain, by their log weights; how many change."""
+    """Choose values of a block's variables in one chain by log weights; return the changes."""
     first, size = np.uint64(block.first), block.size
     if _choose(size, count, field, bits, new):
         for lane in range(count):
@@ -303,7 +303,7 @@ def row_values(data, block, count, key0, key1, chain, sweep, x, few, bits, field
 
 @literal
 def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
-    """Update the variables of a block in one chain; returns how many changed."""
+    """Update the variables of a block in one chain; return the number of changes."""
     first = np.uint64(block.first)
     bits, field, new = lanes_of(BLOCK_SIZE, _WORD), lanes_of(ROOM, _ZERO), lanes_of(LANES, _BYTE)
     row_bits(data, first, count, key0, key1, chain, sweep, bits)
@@ -313,7 +313,7 @@ def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
 
 @literal_entry
 def sweep_small_row(data, key, chain, begin, end, sweep, sweeps, x, few):
-    """Sweep one chain over some blocks; returns how many values changed."""
+    """Sweep one chain over a range of blocks; return the number of changes."""
     key0, key1, moved = key[0], key[1], np.int64(0)
     for s in range(sweep, sweep + sweeps):
         for b in range(begin, end):
@@ -327,11 +327,11 @@ def sweep_small_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 @literal
 def lane_fields(data, place, block, x, field):
-    """The log weights of one variable in 64 chains: [value][column]."""
+    """Compute the log weights of one variable in 64 chains: [value][column]."""
     begin, size = np.uint64(data.first[place]), block.size
     for v in range(size):
         base = data.base[begin + np.uint64(v)]
-        for lane in range(LANES + np.int64(size < 0)):  # no constant: see `spin_tiles`
+        for lane in range(LANES + np.int64(size < 0)):  # not constant, so not unrolled
             field[np.uint64(v * LANES + lane)] = base
     entry = np.uint64(block.entry) + (place - np.uint64(block.first))
     for _ in range(block.degree):
@@ -348,7 +348,7 @@ def lane_fields(data, place, block, x, field):
 
 @literal
 def lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits, field):
-    """Choose one variable's values in 64 chains, by their log weights."""
+    """Choose one variable's values in 64 chains by their log weights."""
     variable, size, row = np.uint32(data.variable[place]), block.size, x[place]
     new = lanes_of(LANES, _BYTE)
     if _choose(size, LANES, field, bits, new):
@@ -378,7 +378,7 @@ def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
 
 @literal
 def _block_lanes(data, block, key0, key1, quad, sweep, x, few, changes):
-    """Update the variables of a block in 64 chains; changes are counted in bytes, then added."""
+    """Update the variables of a block in 64 chains; changes are counted in bytes, then summed."""
     moved, first = lanes_of(LANES, _BYTE), np.uint64(block.first)
     for lane in range(LANES + np.int64(block.first < 0)):
         moved[lane] = _BYTE
@@ -391,7 +391,7 @@ def _block_lanes(data, block, key0, key1, quad, sweep, x, few, changes):
 
 @literal_entry
 def sweep_small_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes):
-    """Sweep 64 chains over some blocks; values are counted in `few`, unless it is empty."""
+    """Sweep 64 chains over a range of blocks; count values in `few`, unless it is empty."""
     for s in range(sweep, sweep + sweeps):
         for b in range(begin, end):
             _block_lanes(data, data.blocks[b], key[0], key[1], quad, s, x, few, changes)

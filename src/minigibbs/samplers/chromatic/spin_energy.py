@@ -19,7 +19,7 @@ _BYTE, _NUMBER = np.uint8(0), 0.0
 
 
 class SpinEnergy(NamedTuple):
-    """A constant, a number where a spin is 1, a weight where two are equal."""
+    """An energy as a constant, fields of spins at 1, and weights of equal pairs."""
 
     constant: float
     field: NDArray[np.float64]  # [m]
@@ -28,7 +28,7 @@ class SpinEnergy(NamedTuple):
 
 
 def spin_energy(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
-    """What energies are made of, once per graph and order; `variable` stands at each place."""
+    """Return the energy's terms, once per graph and order; `variable` has those at each place."""
     order = variable.tobytes()  # layouts with other exactly evaluated factors have other orders
     return prepared(graph, "spin energy", order, lambda: _parts(graph, variable))
 
@@ -39,13 +39,15 @@ def _parts(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
     place[variable] = np.arange(len(variable))
     unary = sum_unary(model)
     field = np.zeros(len(graph)) if not len(unary) else unary[1::2] - unary[::2]
-    free = evidence[model.pair] < 0
-    for own in (0, 1):  # of a pair with one clamped variable the other has a field
-        half = free[:, own] & ~free[:, 1 - own]
-        sign = np.where(evidence[model.pair[half, 1 - own]] == 1, 1.0, -1.0)
-        weight = sign * model.pair_weight[half]
-        field = field + np.bincount(model.pair[half, own], weight, minlength=len(graph))
-    both = free.all(axis=1) & (model.pair_weight != 0)
+    both = model.pair_weight != 0
+    if graph.free < len(graph):
+        free = evidence[model.pair] < 0
+        both &= free.all(axis=1)
+        for own in (0, 1):  # the free variable of a pair with a clamped one has a field
+            half = free[:, own] & ~free[:, 1 - own]
+            sign = np.where(evidence[model.pair[half, 1 - own]] == 1, 1.0, -1.0)
+            weight = sign * model.pair_weight[half]
+            field = field + np.bincount(model.pair[half, own], weight, minlength=len(graph))
     pair = place[model.pair[both]].astype(np.uint32)
     order = np.argsort(pair.max(axis=1), kind="stable") if len(pair) else slice(None)
     weights = np.ascontiguousarray(model.pair_weight[both][order])
@@ -57,7 +59,7 @@ def _parts(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
 
 @entry
 def lane_energies(parts, x, total):
-    """The energies of 64 chains, a bit each."""
+    """Compute the energies of 64 chains, one bit per value."""
     for lane in range(len(total)):
         total[lane] = parts.constant
     for p in range(len(parts.field)):
@@ -70,7 +72,7 @@ def lane_energies(parts, x, total):
 
 @entry
 def row_energy(parts, x):
-    """The energy of one chain, a byte a place."""
+    """Compute the energy of one chain, one byte per place."""
     total = parts.constant + alike_energy(parts, x)
     for p in range(len(parts.field)):
         total += parts.field[p] * x[p]
@@ -79,7 +81,7 @@ def row_energy(parts, x):
 
 @kernel
 def alike_energy(parts, x):
-    """The weights of the pairs that are equal; pairs are read one by one, then added."""
+    """Sum the weights of pairs with equal values; gathers and additions are in separate loops."""
     total, piece, alike = 0.0, lanes_of(_PIECE, _NUMBER), lanes_of(_PIECE, _BYTE)
     for lane in range(_PIECE + np.int64(len(x) < 0)):
         piece[lane] = 0.0

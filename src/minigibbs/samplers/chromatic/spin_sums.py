@@ -1,7 +1,7 @@
-"""Sums over spins, counted as they lie: of one chain, a byte a place, or of 64, a bit each.
+"""Sums over spins in the layout of the tiles: one chain in bytes, or 64 chains in bits.
 
-A term is the number of its place, or its complement where a 0 is wanted. Where there are fewer
-terms than their end says, all places are counted.
+A term is the index of its place, or the complement of the index if zeros are counted. If there are
+fewer terms than the last end, all places are counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LANES, _BYTE, _FULL = 64, np.uint8(0), 255
 
 @entry
 def row_sums(x, terms, ends, out):
-    """The sums of one chain, to out[sum]; all have terms."""
+    """Compute the sums of one chain into out[sum]; every sum must have terms."""
     begin = 0
     for which in range(len(ends)):
         total = 0
@@ -28,7 +28,7 @@ def row_sums(x, terms, ends, out):
 
 @entry
 def lane_sums(x, terms, ends, out):
-    """The sums of 64 chains, to out[sum, lane]."""
+    """Compute the sums of 64 chains into out[sum, lane]."""
     few, begin = lanes_of(_LANES, _BYTE), 0
     everywhere = len(ends) > 0 and len(terms) < ends[-1]
     for which in range(len(ends)):

@@ -1,8 +1,9 @@
-"""Spins with a heavy part and a tail by color: Poisson-Gibbs for vectorized chains.
+"""Spins with heavy factors and a minibatched tail: vectorized Poisson-Gibbs by color.
 
-The exactly evaluated part is as in `spins`. Whether factors of the tail are drawn is decided by 16
-bits of their own (draw `TAIL`, a word for two chains); chains that draw any, which are few, do so
-one by one. On a dense graph every color is one variable: a systematic scan of vectorized chains.
+The exactly evaluated factors are stored as in `spins`. Another 16 bits (draw `TAIL`, one word for
+two chains) decide whether factors of the tail are drawn. The few chains that draw any do so one by
+one. On a dense graph every color is one variable, so this is a systematic scan of vectorized
+chains.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
 
-# How the variable at a place draws from its tail.
+# The minibatched tail of the variable at a place.
 TAIL_PART = np.dtype(
     [
-        ("start", np.int64),  # its slots of the alias table
+        ("start", np.int64),  # its first entry of the alias table
         ("rate", np.float64),  # (1 + theta) * L_T
         ("none", np.float64),  # exp(-rate)
         ("keep", np.float64),  # theta / (1 + theta)
-        ("gain", np.float32),  # the logarithm of (1 + theta) / theta to base 2
-        ("cut", np.uint32),  # 16 bits below it draw nothing
-        ("count", np.int32),  # of slots
+        ("gain", np.float32),  # log2((1 + theta) / theta)
+        ("cut", np.uint32),  # if the 16 bits are below it, nothing is drawn
+        ("count", np.int32),  # alias table entries
     ],
     align=True,
 )
@@ -61,7 +62,7 @@ _WORD, _BYTE, _LONG = np.uint32(0), np.uint8(0), np.uint64(0)
 
 
 class SpinTailColors(NamedTuple):
-    """The fields of `SpinColors` for the exactly evaluated part, and the tails."""
+    """The fields of `SpinColors` for the exactly evaluated factors, and the tails."""
 
     ends: NDArray[np.int64]
     blocks: NDArray[np.void]
@@ -71,7 +72,7 @@ class SpinTailColors(NamedTuple):
     target: NDArray[np.uint32]
     weight: NDArray[np.floating]
     parts: NDArray[np.void]  # [m] of TAIL_PART
-    tail: NDArray[np.void]  # of ALIAS: a place plus 1, signed like the weight
+    tail: NDArray[np.void]  # of ALIAS: a place plus 1, with the sign of the weight
 
 
 def spin_tail_colors(graph: FactorGraph, split: Split) -> SpinTailColors:
@@ -86,9 +87,9 @@ def lay_tails(
     theirs: NDArray[np.void],
     tails: NDArray[np.void],
 ) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """Parts and alias tables by variable, as a layout of the sampler has them, laid out by place.
+    """Convert a sampler's tails and alias tables, which are by variable, to the order of places.
 
-    Returns them as TAIL_PART and ALIAS: see `SpinTailColors`.
+    Returns arrays of TAIL_PART and ALIAS: see `SpinTailColors`.
     """
     own, parts = theirs[variable], np.zeros(len(variable), TAIL_PART)
     for name, same in (("start", "tail_start"), ("count", "tail")):
@@ -109,7 +110,7 @@ def lay_tails(
 
 
 class Tailed(Tile):
-    """Chains with a tail: what they note are changes and draws."""
+    """A tile whose chains have tails: it counts changes and draws."""
 
     width: ClassVar[int]  # columns
 
@@ -118,7 +119,7 @@ class Tailed(Tile):
         self.noted = np.zeros((2, self.width), np.int64)
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """Heavy neighbors, and draws."""
+        """Return the tally of the recorded chains: heavy neighbors, changes and draws."""
         tally = np.zeros(CHANGES + 1, np.int64)
         tally[EVALUATIONS] = self.swept * chains * len(self.data.weight)
         tally[CHANGES], tally[DRAWS] = self.noted[:, columns(chains)].sum(axis=1)
@@ -126,7 +127,7 @@ class Tailed(Tile):
 
 
 class SpinTailRow(Tailed, SpinRow):
-    """One chain."""
+    """A tile of one chain."""
 
     width = 1
 
@@ -139,7 +140,7 @@ class SpinTailRow(Tailed, SpinRow):
 
 
 class SpinTailLanes(Tailed, SpinLanes):
-    """Up to 64 chains, a bit each."""
+    """A tile of up to 64 chains, one bit per value."""
 
     width = LANES
 
@@ -155,14 +156,14 @@ class SpinTailLanes(Tailed, SpinLanes):
 
 @literal
 def tail_bits(key0, key1, chain, variable, sweep):
-    """16 bits that tell whether a chain draws from its tail: half of the word of two quads."""
+    """Return 16 bits that decide whether a chain draws from its tail; two quads share a word."""
     word = chain_bits(key0, key1, (chain >> 3 << 2) | (chain & 3), variable, sweep, TAIL)
     return np.uint32(word >> _S16) if chain & 4 else np.uint32(word & _LOWER)
 
 
 @literal
 def tail_draws(part, key0, key1, chain, variable, sweep, bits, stream):
-    """How many factors of its tail a chain draws, by `tail_bits` and more; then sets the stream."""
+    """Return the number of factors a chain draws from its tail; set the stream if it draws any."""
     more = chain_bits(key0, key1, chain, variable, sweep, TAIL + 1)
     u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-16
     draws = poisson_by_inversion(u, part.rate, part.none) if u >= part.none else 0
@@ -173,9 +174,9 @@ def tail_draws(part, key0, key1, chain, variable, sweep, bits, stream):
 
 @literal
 def tail_gain(data, part, key0, key1, chain, variable, sweep, bits, x, place, lane, stream):
-    """What the tail adds to the log-odds of value 1, and how many factors were drawn.
+    """Return the tail's contribution to the log-odds of value 1, and the number of drawn factors.
 
-    `bits` are those of `tail_bits`. A chain's value at a place is bit `lane` of the number there;
+    `bits` are those of `tail_bits`. A chain's value at a place is bit `lane` of the number there.
     `stream` is scratch.
     """
     draws = tail_draws(part, key0, key1, chain, variable, sweep, bits, stream)
@@ -191,7 +192,7 @@ def tail_gain(data, part, key0, key1, chain, variable, sweep, bits, x, place, la
 
 @literal
 def _tail_row_block(data, block, count, key0, key1, chain, sweep, x, few):
-    """Update the variables of a block in one chain; returns how many changed, and draws."""
+    """Update the variables of a block in one chain; return the numbers of changes and draws."""
     first, drawn = np.uint64(block.first), np.int64(0)
     bits, field = lanes_of(BLOCK_SIZE, _WORD), lanes_of(BLOCK_SIZE, data.base[0])
     new, stream = lanes_of(BLOCK_SIZE, _BYTE), lanes_of(4, _LONG)
@@ -215,7 +216,7 @@ def _tail_row_block(data, block, count, key0, key1, chain, sweep, x, few):
 
 @literal_entry
 def sweep_tail_row(data, key, chain, begin, end, sweep, sweeps, x, few):
-    """Sweep one chain over some blocks; returns how many values changed, and draws."""
+    """Sweep one chain over a range of blocks; return the numbers of changes and draws."""
     moved, drawn = np.int64(0), np.int64(0)
     for s in range(sweep, sweep + sweeps):
         for b in range(begin, end):
@@ -230,7 +231,7 @@ def sweep_tail_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 @literal
 def lane_tails(key0, key1, quad, variable, sweep, tails):
-    """The `tail_bits` of 64 chains, by column; returns the largest."""
+    """Compute the `tail_bits` of 64 chains, by column; return the largest."""
     most = _WORD
     for p in range(QUADS // 2):
         a, b, c, d = quad_bits(key0, key1, np.uint32(quad // 2 + p), variable, sweep, _TAIL)
@@ -245,7 +246,7 @@ def lane_tails(key0, key1, quad, variable, sweep, tails):
 
 @literal
 def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws):
-    """Add what tails are worth, to the few chains that draw from them."""
+    """Add the contributions of tails to the few chains that draw from them."""
     tails, stream = lanes_of(LANES, _WORD), lanes_of(4, _LONG)
     if lane_tails(key0, key1, quad, variable, sweep, tails) < part.cut:
         return
@@ -262,7 +263,7 @@ def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, 
 
 @literal_entry
 def sweep_tail_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes, draws):
-    """Sweep 64 chains over some blocks; values 1 are counted in `few`, unless it is empty."""
+    """Sweep 64 chains over a range of blocks; count values 1 in `few`, unless it is empty."""
     key0, key1 = key[0], key[1]
     bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, data.base[0])
     new, moved = lanes_of(LANES, _BYTE), lanes_of(LANES, _BYTE)

@@ -26,11 +26,11 @@ from minigibbs.samplers.chromatic.spin_sums import lane_sums, row_sums
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Counters, Tile, columns
 
 _WORD, _BYTE, _MOST = np.uint32(0), np.uint8(0), np.uint32(0xFFFFFFFF)
-UPDATE_DRAW = np.uint32(0)  # draw
+UPDATE_DRAW = np.uint32(0)  # the draw number of updates
 
 
 class SpinTile(Tile):
-    """What both kinds have in common: value 1 is counted, place by place."""
+    """The common part of both tiles: value 1 is counted at each place."""
 
     spins = True
     ones: Counters
@@ -41,13 +41,13 @@ class SpinTile(Tile):
     x: NDArray[Any]
 
     def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
-        """Places of blocks."""
+        """Return the ranges of the state and the counts that belong to a range of blocks."""
         first = np.append(self.data.blocks["first"], len(self.data.variable))[[begin, end]]
         low, high = first.tolist()
         return [(array, low, high) for array in (self.x, *self.ones.arrays())]
 
     def _whole(self, free: NDArray[Any], clamped: NDArray[Any], kind: Any) -> NDArray[Any]:
-        """Numbers of the free variables [chain, place], with those of clamped ones."""
+        """Combine numbers of the free variables [chain, place] with those of clamped ones."""
         whole = np.empty((self.chains, len(self.graph)), kind)
         whole[:, self.data.variable] = free
         fixed = self.graph.evidence >= 0
@@ -56,29 +56,29 @@ class SpinTile(Tile):
 
     @abstractmethod
     def _ones(self) -> NDArray[Any]:
-        """The counts of value 1 by chain and place."""
+        """Return the counts of value 1 by chain and place."""
 
     @cached_property
     def energy_parts(self) -> SpinEnergy:
-        """What energies are made of."""
+        """Return the energy's terms."""
         return spin_energy(self.graph, self.data.variable)
 
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """Both values' counts, from those of value 1."""
+        """Return the counts of both values, derived from those of value 1."""
         self._flush()
         clamped = np.where(self.graph.evidence == 1, sweeps, 0)
         one = self._whole(self._ones(), clamped, np.int64)
         return np.stack([sweeps - one, one], axis=2).reshape(self.chains, -1)
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """Every neighbor of every variable was looked at."""
+        """Return the tally of the recorded chains: an update evaluates every neighbor."""
         tally = np.zeros(CHANGES + 1, np.int64)
         tally[EVALUATIONS] = self.swept * chains * len(self.data.weight)
         tally[CHANGES] = self.noted[columns(chains)].sum()
         return tally
 
     def clear(self) -> None:
-        """Forget the counts."""
+        """Reset the counts."""
         super().clear()
         self.ones.clear()
 
@@ -87,7 +87,7 @@ class SpinTile(Tile):
 
 
 class SpinRow(SpinTile):
-    """One chain, as bytes by place."""
+    """A tile of one chain, one byte per place."""
 
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
@@ -98,11 +98,11 @@ class SpinRow(SpinTile):
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up a state."""
+        """Replace the state."""
         self.x[:] = states[0, self.data.variable]
 
     def states(self) -> NDArray[Any]:
-        """The state."""
+        """Return the state."""
         return self._whole(self.x[None], self.graph.evidence, self.graph.state_type)
 
     def _sweep(
@@ -116,7 +116,7 @@ class SpinRow(SpinTile):
         return self.ones.values()[None]
 
     def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The chain's sums."""
+        """Compute the chain's sums."""
         out = np.empty((1, len(ends)), np.int64)
         if len(ends) and len(terms) < ends[-1]:
             out[:] = np.count_nonzero(self.x.view(np.bool_))
@@ -125,12 +125,12 @@ class SpinRow(SpinTile):
         return out
 
     def energies(self) -> NDArray[np.float64]:
-        """The state's energy."""
+        """Compute the state's energy."""
         return np.array([row_energy(self.energy_parts, self.x)])
 
 
 class SpinLanes(SpinTile):
-    """Up to 64 chains, a bit each: the state of a place is one word."""
+    """A tile of up to 64 chains, one bit per value: the state of a place is one word."""
 
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
@@ -142,13 +142,13 @@ class SpinLanes(SpinTile):
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states; what no chain uses continues from zeros."""
+        """Replace the states; unused columns continue from zeros."""
         bits = np.zeros((len(self.x), LANES), np.uint8)
         bits[:, self.columns] = states[:, self.data.variable].T
         self.x[:] = np.packbits(bits, axis=1, bitorder="little").view("<u8")[:, 0]
 
     def states(self) -> NDArray[Any]:
-        """The states."""
+        """Return the states."""
         bits = np.unpackbits(
             self.x.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little"
         )
@@ -168,13 +168,13 @@ class SpinLanes(SpinTile):
         return self.ones.values()[:, self.columns].T
 
     def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The chains' sums."""
+        """Compute the chains' sums."""
         out = np.empty((len(ends), LANES), np.int64)
         lane_sums(self.x, terms, ends, out)
         return np.ascontiguousarray(out[:, self.columns].T)
 
     def energies(self) -> NDArray[np.float64]:
-        """The states' energies."""
+        """Compute the states' energies."""
         total = np.empty(LANES)
         lane_energies(self.energy_parts, self.x, total)
         return total[self.columns]
@@ -182,7 +182,7 @@ class SpinLanes(SpinTile):
 
 @literal
 def row_bits(data, first, count, key0, key1, chain, sweep, bits):
-    """The bits of one chain for the variables of a block."""
+    """Generate one chain's random bits for the variables of a block."""
     quad, word = np.uint32(chain >> 2), chain & 3
     for lane in range(count):
         variable = np.uint32(data.variable[first + np.uint64(lane)])
@@ -193,7 +193,7 @@ def row_bits(data, first, count, key0, key1, chain, sweep, bits):
 
 @literal
 def row_fields(data, first, count, entry, degree, x, field, near):
-    """The log-odds of a block's variables. The near values are read one by one, then added."""
+    """Compute the log-odds of a block's variables; gathers and additions are in separate loops."""
     for lane in range(count):
         field[lane] = data.base[first + np.uint64(lane)]
     for _ in range(degree):
@@ -207,7 +207,7 @@ def row_fields(data, first, count, entry, degree, x, field, near):
 
 @literal
 def row_choices(count, field, bits, new):
-    """Values by bits; returns the least of the bits."""
+    """Choose values by bits; return the smallest of the bits."""
     least = _MOST
     for lane in range(count):
         least = min(least, bits[lane])
@@ -217,7 +217,7 @@ def row_choices(count, field, bits, new):
 
 @literal
 def row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep):
-    """Make those choices again whose bits are too few."""
+    """Repeat the choices that need more than 32 bits."""
     for lane in range(count):
         if bits[lane] < RARE:
             variable = data.variable[first + np.uint64(lane)]
@@ -227,7 +227,7 @@ def row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep):
 
 @literal
 def row_store(first, count, new, x, few):
-    """Write the new values; returns how many differ."""
+    """Store the new values; return the number of changes."""
     moved = np.int64(0)
     for lane in range(count):
         moved += new[lane] ^ x[first + np.uint64(lane)]
@@ -241,7 +241,7 @@ def row_store(first, count, new, x, few):
 
 @literal
 def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
-    """Update the variables of a block in one chain. `count` is a constant where it is full."""
+    """Update the variables of a block in one chain. `count` is a constant for full blocks."""
     first = np.uint64(block.first)
     bits, field = lanes_of(BLOCK_SIZE, _WORD), lanes_of(BLOCK_SIZE, data.base[0])
     new = lanes_of(BLOCK_SIZE, _BYTE)
@@ -254,7 +254,7 @@ def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
 
 @literal_entry
 def sweep_row(data, key, chain, begin, end, sweep, sweeps, x, few):
-    """Sweep one chain over some blocks; returns how many values changed."""
+    """Sweep one chain over a range of blocks; return the number of changes."""
     key0, key1, moved = key[0], key[1], np.int64(0)
     for s in range(sweep, sweep + sweeps):
         for b in range(begin, end):
@@ -268,7 +268,7 @@ def sweep_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 @literal
 def lane_bits(key0, key1, quad, variable, sweep, draw, bits):
-    """The bits of 64 chains for one variable, by column; `draw` is a `uint32`."""
+    """Generate the random bits of 64 chains for one variable, by column; `draw` is a `uint32`."""
     for q in range(QUADS):
         a, b, c, d = quad_bits(key0, key1, np.uint32(quad + q), variable, sweep, draw)
         bits[q], bits[QUADS + q] = a, b
@@ -277,9 +277,9 @@ def lane_bits(key0, key1, quad, variable, sweep, draw, bits):
 
 @literal
 def lane_fields(data, place, block, x, field):
-    """The log-odds of one variable in 64 chains."""
+    """Compute the log-odds of one variable in 64 chains."""
     base, width = data.base[place], LANES + np.int64(block.first < 0)
-    for lane in range(width):  # no constant for the compiler, or it would write it out one by one
+    for lane in range(width):  # not a constant, which the compiler would unroll
         field[lane] = base
     entry = np.uint64(block.entry) + (place - np.uint64(block.first))
     for _ in range(block.degree):
@@ -289,7 +289,7 @@ def lane_fields(data, place, block, x, field):
 
 @literal
 def lane_choices(field, bits, new):
-    """Values by bits; returns the least of the bits."""
+    """Choose values by bits; return the smallest of the bits."""
     least = _MOST
     for lane in range(LANES):
         least = min(least, bits[lane])
@@ -299,7 +299,7 @@ def lane_choices(field, bits, new):
 
 @literal
 def lane_rare(field, bits, new, key0, key1, quad, variable, sweep):
-    """Make those choices again whose bits are too few."""
+    """Repeat the choices that need more than 32 bits."""
     for lane in range(LANES):
         if bits[lane] < RARE:
             chain = 4 * (quad + lane % QUADS) + lane // QUADS
@@ -326,7 +326,7 @@ def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
 
 @literal
 def _block_lanes(data, block, key0, key1, quad, sweep, x, few, changes):
-    """Update the variables of a block in 64 chains; changes are counted in bytes, then added."""
+    """Update the variables of a block in 64 chains; changes are counted in bytes, then summed."""
     moved, first = lanes_of(LANES, _BYTE), np.uint64(block.first)
     for lane in range(LANES + np.int64(block.first < 0)):
         moved[lane] = _BYTE
@@ -339,7 +339,7 @@ def _block_lanes(data, block, key0, key1, quad, sweep, x, few, changes):
 
 @literal_entry
 def sweep_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes):
-    """Sweep 64 chains over some blocks; values 1 are counted in `few`, unless it is empty."""
+    """Sweep 64 chains over a range of blocks; count values 1 in `few`, unless it is empty."""
     for s in range(sweep, sweep + sweeps):
         for b in range(begin, end):
             _block_lanes(data, data.blocks[b], key[0], key[1], quad, s, x, few, changes)

@@ -1,7 +1,7 @@
-"""Spins joined by pairs, color by color: the arrays that every device reads.
+"""Spins joined by pairs, by color: the arrays that every device reads.
 
-The log-odds of value 1, in units of log 2, are `base` plus the `weight` of every neighbor whose
-value is 1, added in the order of the entries. Neighbors that are clamped are in `base`.
+The log-odds of value 1, in units of log 2, are `base` plus the `weight` of every neighbor with
+value 1, added in the order of the entries. Clamped neighbors are included in `base`.
 """
 
 from __future__ import annotations
@@ -12,93 +12,116 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.samplers.chromatic.places import entry_positions, order_places
+from minigibbs.samplers.chromatic.places import lay_entries, order_places
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 LOG2_E = 1.4426950408889634
-SINGLE = 64.0  # log-odds, in units of log 2, up to which single precision is as good
+SINGLE = 64.0  # largest log-odds, in units of log 2, for which single precision suffices
 
 
 class SpinColors(NamedTuple):
-    """Spins by color. Single precision, or double where log-odds are large."""
+    """The arrays of spins by color, in double precision if log-odds are large."""
 
-    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
+    ends: NDArray[np.int64]  # [colors + 1] the first place of each color
     blocks: NDArray[np.void]  # of places.PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
+    block_ends: NDArray[np.int64]  # [colors + 1] the first block of each color
     variable: NDArray[np.int32]  # [m] the variable at each place
     base: NDArray[np.floating]  # [m] log-odds with all neighbors at 0
     target: NDArray[np.uint32]  # [entries] a neighbor's place
-    weight: NDArray[np.floating]  # [entries] what is added where it is 1
+    weight: NDArray[np.floating]  # [entries] added if the neighbor is 1
 
 
 def spin_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColors:
-    """Lay out the pairs of a graph of spins, or the `heavy` ones among all entries."""
+    """Lay out the pairs of a graph of spins, or only the `heavy` ones."""
     return spin_layout(graph, heavy)[0]
 
 
 def spin_layout(
     graph: FactorGraph, heavy: NDArray[np.bool_] | None = None
 ) -> tuple[SpinColors, NDArray[np.int64]]:
-    """Lay out the pairs of a graph of spins, and say where their weights come from.
+    """Lay out the pairs of a graph of spins, and return the origins of their weights.
 
     Parameters
     ----------
     graph : FactorGraph
         Spins joined by pairs.
     heavy : array of bool or None
-        Which entries of the rows to lay out; by default all.
+        Entries of the rows to lay out; by default all.
 
     Returns
     -------
     data : SpinColors
         The arrays that sweeps read.
     origin : array [entry]
-        For each number of `data.weight` the entry of `graph.packed.weight` behind it.
+        For each number of `data.weight` its entry of `graph.packed.weight`.
     """
-    model, rows, evidence = graph.packed, graph.packed.rows, graph.evidence
-    owner = np.repeat(np.arange(len(rows)), rows["pair_end"] - rows["start"])
-    shift = (
-        rows["start"]
-        - (np.cumsum(rows["pair_end"] - rows["start"]))
-        + (rows["pair_end"] - rows["start"])
+    entries = _pairs(graph, heavy)
+    unary, count = sum_unary(graph.packed), len(graph)
+    base = np.zeros(count) if not len(unary) else (unary[1::2] - unary[::2]) * LOG2_E
+    if entries.clamped is not None:
+        owner, values = entries.clamped
+        base = base + np.bincount(owner, values, minlength=count)
+    end = np.cumsum(entries.degree, dtype=np.int64)
+    begin, filled = end - entries.degree, entries.degree > 0
+    sums = np.zeros((2, count))
+    if len(entries.weight):
+        sums[0, filled] = np.add.reduceat(entries.weight, begin[filled])
+        sums[1, filled] = np.add.reduceat(np.abs(entries.weight), begin[filled])
+    base = base - sums[0]
+    places = order_places(graph, entries.degree)
+    largest = float((np.abs(base) + 2.0 * sums[1]).max(initial=0.0))
+    kind = np.float32 if largest <= SINGLE else np.float64
+    target, weight, origin = lay_entries(
+        places,
+        begin,
+        (places.place[entries.target], 2.0 * entries.weight, entries.pair),
+        (np.uint32, kind, np.int64),
     )
-    pair = np.arange(len(owner)) + shift[owner] if len(owner) else np.empty(0, np.int64)
-    if heavy is not None:
-        owner, pair = owner[heavy[pair]], pair[heavy[pair]]
-    target, weight = model.target[pair], model.weight[pair] * LOG2_E
-    free = evidence[target] < 0
-    unary = sum_unary(model)
-    base = np.zeros(len(rows)) if not len(unary) else (unary[1::2] - unary[::2]) * LOG2_E
-    clamped = np.where(evidence[target] == 1, weight, -weight)
-    base = base + np.bincount(owner[~free], clamped[~free], minlength=len(rows))
-    owner, target, weight, pair = owner[free], target[free], weight[free], pair[free]
-    base = base - np.bincount(owner, weight, minlength=len(rows))
-    degree = np.bincount(owner, minlength=len(rows))
-    places = order_places(graph, degree)
-    kind = np.float32 if _largest(base, owner, weight) <= SINGLE else np.float64
-    by_place, positions = np.argsort(places.place[owner], kind="stable"), entry_positions(places)
-
-    def laid(values: NDArray[Any], kind: Any) -> NDArray[Any]:
-        """Put the entries, which are listed variable by variable, where the blocks have them."""
-        array = np.empty(len(by_place), kind)
-        array[positions] = values[by_place]
-        return array
-
     data = SpinColors(
         places.ends,
         places.blocks,
         places.block_ends,
         places.variable,
         base[places.variable].astype(kind),
-        laid(places.place[target], np.uint32),
-        laid(2.0 * weight, kind),
+        target,
+        weight,
     )
     for array in data:
         array.setflags(write=False)
-    return data, laid(pair, np.int64)
+    return data, origin
 
 
-def _largest(base: NDArray[np.float64], owner: NDArray[Any], weight: NDArray[np.float64]) -> float:
-    """The largest sum of sizes that log-odds are made of."""
-    sizes = np.abs(base) + np.bincount(owner, 2.0 * np.abs(weight), minlength=len(base))
-    return float(sizes.max(initial=0.0))
+class _Pairs(NamedTuple):
+    """Pairs of free variables by owner, in both directions."""
+
+    degree: NDArray[np.integer]  # [n] pairs of each variable
+    target: NDArray[np.int32]  # [pairs] the other variable
+    weight: NDArray[np.float64]  # [pairs] in units of log 2
+    pair: NDArray[np.int64]  # [pairs] entry of the rows
+    clamped: tuple[NDArray[Any], NDArray[np.float64]] | None  # owners, log-odds that they get
+
+
+def _pairs(graph: FactorGraph, heavy: NDArray[np.bool_] | None) -> _Pairs:
+    """List the pairs of a graph, or the `heavy` ones among all entries."""
+    model, rows, evidence = graph.packed, graph.packed.rows, graph.evidence
+    degree = rows["pair_end"] - rows["start"]
+    if len(model.target) == degree.sum(dtype=np.int64):  # there are no other entries
+        pair = np.arange(len(model.target))
+    else:
+        shift = rows["start"] - (np.cumsum(degree, dtype=np.int64) - degree)
+        pair = np.repeat(shift, degree) + np.arange(degree.sum(dtype=np.int64))
+    everything = heavy is None or bool(heavy[pair].all())
+    if everything and graph.free == len(graph):
+        whole = len(pair) == len(model.target)
+        target = model.target if whole else model.target[pair]
+        weight = model.weight if whole else model.weight[pair]
+        return _Pairs(degree, target, weight * LOG2_E, pair, None)
+    owner = np.repeat(np.arange(len(rows)), degree)
+    if not everything:
+        assert heavy is not None
+        owner, pair = owner[heavy[pair]], pair[heavy[pair]]
+    target, weight = model.target[pair], model.weight[pair] * LOG2_E
+    free = evidence[target] < 0
+    values = np.where(evidence[target] == 1, weight, -weight)[~free]
+    degree = np.bincount(owner[free], minlength=len(rows))
+    return _Pairs(degree, target[free], weight[free], pair[free], (owner[~free], values))

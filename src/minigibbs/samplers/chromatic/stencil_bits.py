@@ -1,10 +1,10 @@
 """Spins of a lattice as bits in space: 32 sites of a color per word, updated together.
 
-A site's new value is 1 where a random number of 64 bits is below a threshold, which depends on how
-many of its neighbors pull it up. The first bits of the numbers of 32 sites are one random word, the
-second bits are another one. Words are drawn until every site is decided, usually 8 to 12 of them.
-A random word is a function of seed, chain, sweep and site, so that any split of the lattice, over
-threads or machines, gives the same chain.
+A site's new value is 1 if a random number of 64 bits is below a threshold, which depends on the
+number of neighbors that favor 1. The first bits of the numbers of 32 sites are one random word, the
+second bits are another one. Words are drawn until every site is decided, usually 8 to 12 of them. A
+random word is a function of seed, chain, sweep and site, so any partition of the lattice over
+threads or machines gives the same chain.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ from minigibbs.samplers.chromatic.lattice import (
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 ABREAST = 16  # words that are updated together
-MOST_LEVELS = 128  # sums of neighbors
+MOST_LEVELS = 128  # combinations of neighbor counts
 MOST_DIRECTIONS = 32
 PLANES = 64  # bits of a threshold
-FIRST_DRAW = 16  # of a site's random words; smaller numbers belong to other layouts
+FIRST_DRAW = 16  # of a site's random words; other layouts use smaller numbers
 _WORD, _NUMBER, _ALL = np.uint32(0), np.int64(0), np.uint32(0xFFFFFFFF)
 _ROOM, _NEAR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST
 
 
 class StencilBits(NamedTuple):
-    """What sweeps of spins on a lattice read.
+    """The arrays that sweeps of spins on a lattice read.
 
-    A neighbor that pulls a site up counts 2, one that is absent 1, any other 0. Neighbors of equal
-    strength are counted together. The level of a site is the number that has these counts as its
-    digits. Where nothing is absent, fewer levels suffice.
+    A neighbor that favors value 1 counts 2, an absent one 1, any other 0. Neighbors of equal
+    strength are counted together. The level of a site is the mixed-radix number with these counts
+    as its digits. If no neighbor is absent, fewer levels suffice.
     """
 
     lattice: Lattice
-    digit: NDArray[np.int64]  # [direction] what a count of 1 adds to the level
-    step: NDArray[np.int64]  # [direction] what a neighbor adds where nothing is absent
+    digit: NDArray[np.int64]  # [direction] increase of the level per count
+    step: NDArray[np.int64]  # [direction] increase of the level per neighbor if none is absent
     fine: NDArray[np.uint64]  # [level] threshold of value 1
-    coarse: NDArray[np.uint64]  # the same where nothing is absent
+    coarse: NDArray[np.uint64]  # the same if no neighbor is absent
     sign: NDArray[np.uint32]  # [direction, unit] whether a coupling is negative; or [0, 0]
     absent: NDArray[np.uint32]  # [direction, unit] whether it is 0; or [0, 0]
     free: NDArray[np.uint32]  # [unit] sites that are not clamped; empty where all are free
     strength: NDArray[np.float64]  # [offset] |J| of J s_i s_j
     constant: float  # the sum of J over all pairs
-    field: float  # log-odds of value 1 by unary factors
-    rest: float  # the sum of the unary factors where every free variable is 0
+    field: float  # log-odds of value 1 from unary factors
+    rest: float  # the sum of the unary factors with every free variable at 0
 
 
 class _Couplings(NamedTuple):
-    """J of each offset with a weight: its size, and where it is negative or 0, by site."""
+    """J of one offset: its magnitude, and its negative and zero sites."""
 
     size: float
     negative: NDArray[np.bool_] | bool
@@ -78,9 +78,9 @@ class _Couplings(NamedTuple):
 
 
 def stencil_bits(graph: FactorGraph) -> StencilBits | None:
-    """Lay out a graph of spins on a lattice, or return None where bits do not fit it.
+    """Lay out a graph of spins on a lattice, or return None if bits cannot represent it.
 
-    They fit couplings that repeat or are +-J (or 0), and unary factors that repeat.
+    Supported are couplings that are uniform or +-J (or 0), and uniform unary factors.
     """
     return prepared(graph, "stencil bits", None, lambda: _laid_out(graph))
 
@@ -125,12 +125,12 @@ def _laid_out(graph: FactorGraph) -> StencilBits | None:
 
 
 def _half(stencil: Stencil) -> float:
-    """J over the weight: w [x_i == x_j] is w / 2 (1 + s_i s_j)."""
+    """Return J divided by the weight: w [x_i == x_j] is w / 2 (1 + s_i s_j)."""
     return 0.5 * stencil.energy_per_weight
 
 
 def _field(graph: FactorGraph) -> float | None:
-    """The log-odds of value 1 by unary factors, if they are the same at all free variables."""
+    """Return the log-odds of value 1 from unary factors, if equal at all free variables."""
     unary = sum_unary(graph.rest.packed) if len(graph.factors) > 1 else np.empty(0)
     if not len(unary):
         return 0.0
@@ -139,7 +139,7 @@ def _field(graph: FactorGraph) -> float | None:
 
 
 def _rest(graph: FactorGraph) -> float:
-    """The unary factors' energy where every free variable is 0."""
+    """Return the energy of the unary factors with every free variable at 0."""
     if len(graph.factors) == 1:
         return 0.0
     states, energy = np.maximum(graph.evidence, 0).astype(graph.state_type)[None], np.empty(1)
@@ -148,11 +148,11 @@ def _rest(graph: FactorGraph) -> float:
 
 
 def _couplings(stencil: Stencil, k: int) -> _Couplings | None:
-    """The couplings of an offset, or None where their sizes differ."""
+    """Return the couplings of an offset, or None if their magnitudes differ."""
     weight, half = stencil.weights[k], _half(stencil)
     if stencil.uniform:
         return _Couplings(half * abs(float(weight)), bool(weight < 0), None)
-    if stencil.magnitudes[k] > 0.0:  # not NaN
+    if stencil.magnitudes[k] > 0.0:  # also false for NaN
         return _Couplings(half * float(stencil.magnitudes[k]), weight < 0, None)
     zero = weight == 0
     size = float(np.abs(weight.flat[int(np.argmin(zero))].astype(np.float64)))
@@ -164,7 +164,7 @@ def _couplings(stencil: Stencil, k: int) -> _Couplings | None:
 def _thresholds(
     sizes: NDArray[np.float64], many: NDArray[np.int64], field: float, each: int
 ) -> NDArray[np.uint64]:
-    """Of every level; `each` is 1 where counts go in steps of 1, and 2 where nothing is absent."""
+    """Compute thresholds of all levels; counts have step `each`, 2 if no neighbor is absent."""
     counts = [np.arange(0, 2 * most + 1, each) - most for most in many.tolist()]
     sums = np.zeros(1)
     for size, count in zip(sizes.tolist(), counts, strict=True):
@@ -173,7 +173,7 @@ def _thresholds(
 
 
 def threshold(odds: float) -> int:
-    """The number, of 2**64, below which a random number means 1, by the log-odds of 1."""
+    """Return the threshold, out of 2**64, below which a random number means value 1."""
     small = math.exp(-abs(odds))
     rare = int(small / (1.0 + small) * 2.0**PLANES)
     return rare if odds < 0 else min(2**PLANES - rare, 2**PLANES - 1)
@@ -192,7 +192,7 @@ def _zeros(stencil: Stencil, lattice: Lattice, used: list[_Couplings]) -> NDArra
 
 
 def _by_direction(stencil: Stencil, lattice: Lattice, marks: list[Any]) -> NDArray[np.uint32]:
-    """Marks of pairs, given at the site where they start, as bits at both of their sites."""
+    """Convert marks of pairs, given at each pair's first site, to bits at both of its sites."""
     numbers = [k for k in range(len(stencil.offsets)) if stencil.weights[k].any()]
     out = np.empty((len(lattice.offset), lattice.colors * lattice.units), np.uint32)
     for place, (k, mark) in enumerate(zip(numbers, marks, strict=True)):
@@ -207,10 +207,10 @@ def _by_direction(stencil: Stencil, lattice: Lattice, marks: list[Any]) -> NDArr
 
 @literal
 def open_row(lattice, color, row, at, begin, shift, count):
-    """Find the neighbors of a color's sites in a row; returns its first site and their number.
+    """Locate the neighbors of a color's sites in a row; return its first site and their number.
 
-    By direction: where the neighbors' words begin, -1 where there are none; by how many bits they
-    are further along their row; how many sites that row has.
+    Outputs by direction: `begin` is the offset of the neighbors' words, or -1 if there are none;
+    `shift` is the displacement in bits along their row; `count` is the number of sites in that row.
     """
     phase = phase_of(lattice, place_row(lattice, row, at), color)
     last = len(lattice.shape) - 1
@@ -230,9 +230,10 @@ def open_row(lattice, color, row, at, begin, shift, count):
 
 @literal
 def pull_along(lattice, x, d, word, count, begin, shift, sites, place, up, missing):
-    """A direction's neighbors of `count` words of a row, from `word` on, to `place` and further.
+    """Store one direction's neighbors of `count` words of a row, from `word`, at `place` onward.
 
-    `up` says which of them are 1, and `missing` which sites have none. Returns whether some do.
+    `up` marks neighbors with value 1, and `missing` marks sites without a neighbor. Returns whether
+    any neighbor is missing.
     """
     last = len(lattice.shape) - 1
     if begin < 0:
@@ -240,7 +241,7 @@ def pull_along(lattice, x, d, word, count, begin, shift, sites, place, up, missi
             up[place + k], missing[place + k] = _WORD, _ALL
         return True
     wraps, by = lattice.wraps[last] != 0, np.uint64(shift & 31)
-    low = min(max(-(shift >> 5), word), word + count)  # words whose neighbors are all in the row
+    low = min(max(-(shift >> 5), word), word + count)  # first word with all neighbors in the row
     high = min(max((sites - BITS - shift) // BITS + 1, low), word + count)
     first = begin + low + (shift >> 5)
     if by == np.uint64(0):
@@ -263,9 +264,9 @@ def pull_along(lattice, x, d, word, count, begin, shift, sites, place, up, missi
 
 @literal
 def gather(data, color, first, count, x, up, missing, valid, site):
-    """The neighbors of up to 16 units of a color, from `first` on; returns if some are missing.
+    """Collect the neighbors of up to 16 units of a color; return whether some are missing.
 
-    `up` says which neighbors pull a site up.
+    The units start at `first`. `up` marks neighbors that favor value 1 at the site.
     """
     lattice, at = data.lattice, lanes_of(MOST_AXES, _NUMBER)
     begin, shift = lanes_of(MOST_DIRECTIONS, _NUMBER), lanes_of(MOST_DIRECTIONS, _NUMBER)
@@ -302,7 +303,7 @@ def gather(data, color, first, count, x, up, missing, valid, site):
 
 @literal
 def coarse_levels(data, up, level):
-    """Which sites are at each level, where no neighbor is missing."""
+    """Compute the set of sites at each level, for sites without missing neighbors."""
     levels = len(data.coarse)
     for v in range(levels):
         for lane in range(ABREAST):
@@ -321,7 +322,7 @@ def coarse_levels(data, up, level):
 
 @literal
 def fine_levels(data, up, missing, level):
-    """Which sites are at each level."""
+    """Compute the set of sites at each level."""
     levels = len(data.fine)
     for v in range(levels):
         for lane in range(ABREAST):
@@ -372,7 +373,7 @@ def choose_bits(thresholds, levels, level, site, key0, key1, chain, sweep, open_
 
 @literal
 def ones_in(word):
-    """How many bits of a 32-bit word are 1."""
+    """Count the bits of a 32-bit word that are 1."""
     v = np.uint32(word)
     v = np.uint32(v - ((v >> np.uint32(1)) & np.uint32(0x55555555)))
     v = np.uint32((v & np.uint32(0x33333333)) + ((v >> np.uint32(2)) & np.uint32(0x33333333)))

@@ -1,4 +1,4 @@
-"""Chains of spins on a lattice on a CPU: bits in space, see `stencil_bits`."""
+"""Tiles of spins on a lattice on a CPU, stored as bits in space: see `stencil_bits`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ROOM, _NEAR, _FOUR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST, 4 * ABRE
 
 
 class StencilTile(Tile):
-    """Chains one after another, each with all sites as bits: [chain, unit]."""
+    """A tile that updates its chains one after another; all sites are bits: [chain, unit]."""
 
     data: StencilBits
 
@@ -49,16 +49,16 @@ class StencilTile(Tile):
         self.units = lattice.colors * lattice.units
         self.x = np.empty((self.chains, self.units), np.uint32)
         self.noted = np.zeros(self.chains, np.int64)
-        self.ones = [Counters(0) for _ in range(self.chains)]  # none before they are needed
+        self.ones = [Counters(0) for _ in range(self.chains)]  # allocated on first use
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states."""
+        """Replace the states."""
         for own, state in zip(self.x, states, strict=True):
             pack_bits(self.data.lattice, np.ascontiguousarray(state), 0, self.units, own)
 
     def states(self) -> NDArray[Any]:
-        """The states."""
+        """Return the states."""
         out = np.empty((self.chains, len(self.graph)), self.graph.state_type)
         for own, state in zip(self.x, out, strict=True):
             unpack_bits(self.data.lattice, own, 0, self.units, state)
@@ -82,11 +82,11 @@ class StencilTile(Tile):
 
     def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
         for chain in range(self.chains if counting else 0):
-            self._few(chain)  # before threads ask for it
+            self._few(chain)  # allocates before threads use the counters
         super()._advance(sweep, sweeps, counting)
 
     def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
-        """Words, and 32 counters for each."""
+        """Return the ranges of words and of their counters, 32 per word."""
         out: list[tuple[NDArray[Any], int, int]] = [(own, begin, end) for own in self.x]
         for own in self.ones:
             if len(own.many):
@@ -102,7 +102,7 @@ class StencilTile(Tile):
         return self.chains
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """Every neighbor of every variable was evaluated."""
+        """Return the tally of the first chains: an update evaluates every neighbor."""
         tally = np.zeros(CHANGES + 1, np.int64)
         degree = len(self.data.lattice.offset)
         tally[EVALUATIONS] = self.swept * chains * degree * self._free
@@ -110,7 +110,7 @@ class StencilTile(Tile):
         return tally
 
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """Both values' counts, from those of value 1; clamped variables never move."""
+        """Return counts of both values from those of value 1; clamped variables are constant."""
         self._flush()
         counts = np.zeros((self.chains, len(self.graph), 2), np.int64)
         clamped = np.flatnonzero(self.graph.evidence >= 0)
@@ -125,7 +125,7 @@ class StencilTile(Tile):
         return counts.reshape(self.chains, -1)
 
     def clear(self) -> None:
-        """Forget the counts."""
+        """Reset the counts."""
         super().clear()
         for own in self.ones:
             own.clear()
@@ -135,7 +135,7 @@ class StencilTile(Tile):
             own.flush()
 
     def energies(self) -> NDArray[np.float64]:
-        """The states' energies, from counts of satisfied pairs."""
+        """Compute the states' energies from counts of satisfied pairs."""
         data, out = self.data, np.empty(self.chains)
         for chain, own in enumerate(self.x):
             counts = np.zeros((len(data.strength), 2), np.int64)
@@ -152,7 +152,7 @@ class StencilTile(Tile):
 
 @literal
 def _block(data, key0, key1, chain, sweep, color, first, count, x, few):
-    """Update up to 16 words of a color; returns how many sites changed."""
+    """Update up to 16 words of a color; return the number of changed sites."""
     up, missing = lanes_of(_NEAR, _WORD), lanes_of(_NEAR, _WORD)
     level, bits = lanes_of(_ROOM, _WORD), lanes_of(_FOUR, _WORD)
     undecided, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
@@ -187,7 +187,7 @@ def _block(data, key0, key1, chain, sweep, color, first, count, x, few):
 
 @literal_entry
 def sweep_bits(data, key, chain, begin, end, sweep, sweeps, x, few):
-    """Sweep one chain over some units; returns how many values changed."""
+    """Sweep one chain over a range of units; return the number of changes."""
     units, moved = data.lattice.rows * data.lattice.words, np.int64(0)
     for s in range(sweep, sweep + sweeps):
         unit = begin
@@ -202,7 +202,7 @@ def sweep_bits(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 @literal_entry
 def satisfied_pairs(data, x, begin, end, counts):
-    """Add to counts [offset, 2] the pairs of some units that are satisfied, and all pairs."""
+    """Add to counts [offset, 2] the satisfied pairs of a range of units, and all of its pairs."""
     up, missing = lanes_of(_NEAR, _WORD), lanes_of(_NEAR, _WORD)
     valid, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
     units, unit = data.lattice.rows * data.lattice.words, np.int64(begin)

@@ -1,7 +1,7 @@
-"""A tile: chains of one run vectorized on a CPU, and how sweeps of them are spread over threads.
+"""Base class of tiles: vectorized chains of one run on a CPU, with sweeps spread over threads.
 
-A tile is one chain, whose inner loops go over the variables of a color, or 64, whose inner loops
-go over chains. Draws depend on neither.
+A tile has one chain, with inner loops over the variables of a color, or 64 chains, with inner loops
+over chains. Draws do not depend on the choice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from minigibbs.kernels.energy import energies
 from minigibbs.kernels.philox import key_of
 
 LANES = 64
-QUADS = LANES // 4  # chains whose bits are the words of one call
-_WORTH = 1 << 16  # updates of a thread, at least, between two meetings with the others
-FEW = 255  # sweeps that a byte counts
-MANY = 2**32 - 1  # and that a word of 32 bits counts
+QUADS = LANES // 4  # groups of four chains whose random words come from one call
+_WORTH = 1 << 16  # minimum number of updates per thread between two barriers
+FEW = 255  # sweeps that a byte can count
+MANY = 2**32 - 1  # sweeps that a 32-bit word can count
 
 
 def columns(chains: int) -> NDArray[np.int64]:
-    """Where the chains of a tile of 64 lie: chain 4 q + w in column 16 w + q.
+    """Return the columns of a tile's chains among 64: chain 4 q + w has column 16 w + q.
 
     So the sixteen calls that 64 chains need give four vectors of sixteen words.
     """
@@ -38,10 +38,10 @@ def columns(chains: int) -> NDArray[np.int64]:
 
 
 class Counters:
-    """Numbers that grow by at most 1 per sweep, of any length of run.
+    """Counters that grow by at most 1 per sweep, for runs of any length.
 
-    Compiled code adds to `few`, bytes that `flush` adds to words of 32 bits. Before a word can
-    wrap, all of them are added to totals of 64 bits, which exist from then on.
+    Compiled code adds to the bytes `few`, which `flush` adds to words of 32 bits. Before a word can
+    overflow, all words are added to totals of 64 bits, which are allocated at that time.
     """
 
     def __init__(self, shape: int | tuple[int, ...]) -> None:
@@ -53,11 +53,11 @@ class Counters:
         """Set all to 0."""
         self.few[:] = 0
         self.many[:] = 0
-        self.flushed = 0  # no word is larger
+        self.flushed = 0  # upper bound of the words
         self.totals: NDArray[np.int64] | None = None
 
     def flush(self) -> None:
-        """Make space for `FEW` more sweeps."""
+        """Add the bytes to the words, so that `FEW` more sweeps can be counted."""
         if self.flushed > MANY - FEW:
             before = np.int64(0) if self.totals is None else self.totals
             self.totals = self.many + before
@@ -68,21 +68,21 @@ class Counters:
         self.flushed += FEW
 
     def arrays(self) -> list[NDArray[Any]]:
-        """What holds the counts up to the last flush."""
+        """Return the arrays that store the counts up to the last flush."""
         return [self.many] if self.totals is None else [self.many, self.totals]
 
     def values(self) -> NDArray[Any]:
-        """What was counted up to the last flush, to be read."""
+        """Return the counts up to the last flush, read-only."""
         return self.many if self.totals is None else self.many + self.totals
 
 
-Spread = Callable[["Tile", int, int, bool], None]  # makes sweeps instead of a tile's own threads
+Spread = Callable[["Tile", int, int, bool], None]  # makes sweeps in place of a tile's own threads
 
 
 class Tile(ABC):
-    """Some chains, from number `first` on, at their first states [chain, variable]."""
+    """A set of chains, from number `first`, started at states [chain, variable]."""
 
-    spins: ClassVar[bool] = False  # whether sums over them can be counted as they lie
+    spins: ClassVar[bool] = False  # whether it implements `spin_sums`
 
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
@@ -98,56 +98,56 @@ class Tile(ABC):
 
     @abstractmethod
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states [chain, variable]."""
+        """Replace the states [chain, variable]."""
 
     @abstractmethod
     def states(self) -> NDArray[Any]:
-        """The states [chain, variable], clamped variables included."""
+        """Return the states [chain, variable], clamped variables included."""
 
     def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums over spins [chain, sum]: of tiles that have `spins` alone. See `spin_sums`."""
+        """Compute sums over spins [chain, sum], if `spins` is true. See `spin_sums`."""
         raise NotImplementedError
 
     @abstractmethod
     def _ends(self) -> NDArray[np.int64]:
-        """Where the work of each color begins, and the last one's ends, in blocks or places."""
+        """Return the first unit of work of each color and the end, in blocks or places."""
 
     @abstractmethod
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        """Do a part of some sweeps, from number `sweep` on; returns what is noted by lane."""
+        """Do some units of work of sweeps `sweep` onward; return changes, and draws, by lane."""
 
     @abstractmethod
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """What the first chains did since `clear`; see `kernels.layout.EVALUATIONS`."""
+        """Return the tally of the first chains since `clear`; see `kernels.layout.EVALUATIONS`."""
 
     @abstractmethod
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """After how many of the sweeps each value was there: [chain, sum of sizes]."""
+        """Return the number of sweeps that ended at each value: [chain, sum of sizes]."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget the counts, and what was noted."""
+        """Reset the counts and the tally."""
         self.noted[:] = 0
         self.swept = self._since = 0
 
     @abstractmethod
     def _flush(self) -> None:
-        """Make space for `FEW` more sweeps to be counted."""
+        """Make space to count `FEW` more sweeps."""
 
     def energies(self) -> NDArray[np.float64]:
-        """The states' energies, up to the graph's offset."""
+        """Compute the states' energies, up to the graph's offset."""
         out = np.empty(self.chains)
         energies(self.graph.packed, self.states(), out)
         return out
 
     def compile(self) -> None:
-        """Compile, or load compiled code."""
+        """Compile the sweep, or load its compiled code."""
         self._sweep(0, 0, 0, 0, True)
 
     def advance(self, sweep: int, sweeps: int, counting: bool) -> None:
-        """Make this number of sweeps, from number `sweep` on."""
+        """Make sweeps `sweep` to `sweep + sweeps - 1`."""
         while sweeps:
             some = min(sweeps, FEW - self._since) if counting else sweeps
             self._advance(sweep, some, counting)
@@ -164,7 +164,7 @@ class Tile(ABC):
         self.noted += self._sweep(int(ends[first]), int(ends[last]), sweep, 1, False)
 
     def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
-        """What the units of work from `begin` to `end` of `_ends` write to.
+        """Return the array ranges that the units of work from `begin` to `end` write to.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Tile(ABC):
         Returns
         -------
         list of (array, first, last)
-            States first, [.., place]; then counters. Tiles that processes can share have them.
+            States [.., place] first, then counters. Only tiles that processes can share have them.
         """
         raise NotImplementedError
 
@@ -195,7 +195,7 @@ class Tile(ABC):
         return LANES if self.chains > 1 else 1
 
     def _spread(self, begin: int, end: int, sweep: int, counting: bool, threads: int) -> None:
-        """A color's work in equal parts, the first of them in the calling thread."""
+        """Divide a color's work into equal parts; do the first of them in the calling thread."""
         cuts = [begin + (end - begin) * k // threads for k in range(threads + 1)]
         parts = list(pairwise(cuts))
         others = [_pool().submit(self._sweep, *part, sweep, 1, counting) for part in parts[1:]]
@@ -205,32 +205,32 @@ class Tile(ABC):
 
 
 class VisitTile(Tile):
-    """Chains that go one by one, and count in whole numbers."""
+    """A tile that updates its chains one after another and counts in 64-bit integers."""
 
     visits: NDArray[np.int64]  # [chain, sum of sizes]
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """The sum over chains."""
+        """Return the sum over chains."""
         tally: NDArray[np.int64] = self.noted[:chains].sum(axis=0)
         return tally
 
     def _flush(self) -> None:
-        """Counts are whole numbers from the start."""
+        """Do nothing: the counters are 64-bit integers."""
 
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """As they were counted; a clamped variable was always where it is."""
+        """Return the counts; a clamped variable has its value after every sweep."""
         counts, first = self.visits.copy(), self.graph.first
         clamped = np.flatnonzero(self.graph.evidence >= 0)
         counts[:, first[clamped] + self.graph.evidence[clamped]] = sweeps
         return counts
 
     def clear(self) -> None:
-        """Forget the counts."""
+        """Reset the counts."""
         super().clear()
         self.visits[:] = 0
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """Threads that help the one that advances a tile; idle ones cost nothing."""
+    """Return the threads that help to advance tiles; idle ones cost nothing."""
     return ThreadPoolExecutor(thread_name_prefix="minigibbs-colors")

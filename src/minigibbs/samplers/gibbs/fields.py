@@ -1,7 +1,7 @@
-"""Plain Gibbs with remembered local fields: O(1) to propose, O(degree) to change.
+"""Plain Gibbs with cached local fields: O(D) to choose a value, O(degree) to change it.
 
-Each value's sum of factors is kept for every variable, and brought up to date when a neighbor
-changes. That pays where changes are rare. It is for graphs of pairs and unary factors.
+Each variable stores the sum of factors of every value, which is updated when a neighbor changes.
+This is faster if changes are rare. It supports graphs of pairs and unary factors.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain, Model
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Workspace, register
 
-LEAST_DEGREE = 32.0  # below this mean degree a pass over the factors is cheap anyway
-RARE = 0.35  # share of changes below which remembering pays: a change writes where a pass reads
-_PILOT = 2e7  # factor evaluations spent on finding out how rare changes are
+LEAST_DEGREE = 32.0  # a smaller mean degree makes evaluating the factors cheap anyway
+RARE = 0.35  # flip rate below which caching is faster: a change writes where an evaluation reads
+_PILOT = 2e7  # factor evaluations spent on estimating the flip rate
 _PILOT_SWEEPS = 20
-_UNCOMPILED = 20_000  # updates of a pilot that are not worth compiling for
+_UNCOMPILED = 20_000  # updates of a pilot that are too few to justify compilation
 
 
 class FieldData(NamedTuple):
-    """The unary factors, summed; the fields themselves are what the chain carries."""
+    """The sums of the unary factors; the fields themselves are in the chain's `carried` array."""
 
     unary: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
 
 
 def fields_are_defined(graph: FactorGraph) -> bool:
-    """Whether fields can be kept at all: pairs and unary factors, no zeros, small domains."""
+    """Return whether fields can be cached: soft pairs and unary factors over small domains."""
     rows = graph.packed.rows
     general = (rows["pair_end"] < rows["unary_begin"]).any()
     return not general and not len(graph.hard) and graph.stats.max_domain <= DENSE_DOMAIN
 
 
 def rare_changes(graph: FactorGraph, data: FieldData) -> float | None:
-    """The share of updates that change something, if remembering pays; else None.
+    """Return the flip rate if caching fields is faster, else None.
 
-    It pays with many factors a variable and few changes.
+    It is faster with many factors per variable and few changes.
     """
     free = int(np.count_nonzero(graph.evidence < 0))
     if not fields_are_defined(graph) or len(graph.packed.weight) < LEAST_DEGREE * max(free, 1):
@@ -53,9 +53,9 @@ def rare_changes(graph: FactorGraph, data: FieldData) -> float | None:
 
 
 def change_rate(graph: FactorGraph, data: FieldData) -> float:
-    """The share of updates that change the value, by a short pilot run, once for each graph.
+    """Return the share of updates that change the value, from a short pilot run, once per graph.
 
-    The pilot is the same for the same graph, so that a seed fixes the chain.
+    The pilot is the same for the same graph, so that a seed determines the chain.
     """
     return prepared(graph, "change rate", (), lambda: _measure_rate(graph, data))
 
@@ -92,7 +92,7 @@ def _plain_pilot(
     updates: int,
     rng: np.random.Generator,
 ) -> int:
-    """`_pilot` in plain NumPy: for few updates, where compiling would take longer."""
+    """Run `_pilot` in NumPy, for few updates, where compilation would take longer."""
     starts, ends = model.rows["start"].tolist(), model.rows["pair_end"].tolist()
     sizes, firsts, marks = model.rows["domain"].tolist(), model.first.tolist(), rng.random(updates)
     changed = 0
@@ -111,7 +111,7 @@ def _plain_pilot(
 
 @entry
 def _pilot(data, model, chain, order, updates):
-    """How many of the second half of the updates, in order, change the value."""
+    """Count the changes in the second half of the updates, in systematic order."""
     changed = 0
     field_begin(data, model, chain)
     for step in range(updates):
@@ -124,7 +124,7 @@ def _pilot(data, model, chain, order, updates):
 
 @kernel
 def _add_to_fields(model, fields, i, value, sign):
-    """Tell the neighbors of `i` that it takes (or leaves) a value."""
+    """Add or subtract the factors of `i` at a value in the fields of its neighbors."""
     row = model.rows[i]
     for place in range(row.start, row.pair_end):
         other = model.target[place]
@@ -147,7 +147,7 @@ def field_begin(data, model, chain):
 
 @kernel
 def field_update(data, model, chain, i):
-    """Algorithm 1, with the sums remembered; a change is told to the neighbors."""
+    """Update by Algorithm 1 with cached local fields; a change updates the neighbors' fields."""
     size, old = model.rows[i].domain, chain.x[i]
     for value in range(size):
         chain.weights[value] = chain.carried[model.first[i] + value]
@@ -163,5 +163,5 @@ register(FieldData, field_update, field_begin)
 
 
 def field_workspace(graph: FactorGraph) -> Workspace:
-    """Space for a field per variable and value."""
+    """Return the sizes: one field per variable and value."""
     return Workspace(carried=int(graph.sizes.sum()))

@@ -50,7 +50,7 @@ class Gibbs(Sampler):
     Parameters
     ----------
     textbook : bool, default False
-        Whether to evaluate every factor anew for every value, O(D * Delta), as Algorithm 1 is
+        Whether to evaluate every factor again for every value, O(D * Delta), as Algorithm 1 is
         written. Draws are the same; this is the baseline of the paper.
     fields : bool, optional
         Whether to cache the local fields of every variable, so that factors are evaluated only
@@ -75,8 +75,8 @@ class Gibbs(Sampler):
             return TextbookData(int(graph.sizes.max()))
         if self.fields and not fields_are_defined(graph):
             raise SampleError(
-                "Gibbs: fields can be remembered for pairs and unary factors without zeros over "
-                f"domains of at most {DENSE_DOMAIN} values only; leave fields out"
+                "Gibbs: fields can be cached only for pairs and unary factors without hard "
+                f"constraints, over domains of at most {DENSE_DOMAIN} values; leave fields out"
             )
         return gibbs_data(graph, self.fields if lanes == 1 else bool(self.fields))
 
@@ -89,11 +89,11 @@ class Gibbs(Sampler):
             )
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """Space for the touched values, and for the fields."""
+        """Return the sizes of the touched values' scratch, or of the fields."""
         return field_workspace(graph) if isinstance(data, FieldData) else touched_workspace(graph)
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """Every factor once; in the textbook form once per value."""
+        """Count every factor once, or in the textbook form once per value."""
         if self.textbook:
             row = mean_row(graph)
             pairs = row["pairs"] * row["values"]
@@ -109,16 +109,16 @@ class Gibbs(Sampler):
         return gibbs_operations(graph, self.prepare(graph, lanes))
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
-        """It is what the others are measured against."""
+        """Return 1: other samplers are compared with plain Gibbs."""
         return 1.0
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say what an update costs."""
+        """Describe the cost of an update."""
         stats = graph.stats
         if not graph.implicits and isinstance(self.prepare(graph, lanes), FieldData):
             return (
-                f"Gibbs: exact; changes are rare, so sums are remembered: up to "
-                f"{stats.max_degree:,} factors at a change, none otherwise."
+                f"Gibbs: exact; changes are rare, so local fields are cached: up to "
+                f"{stats.max_degree:,} factors are evaluated per change, and none otherwise."
             )
         if self.textbook:
             count = f"{stats.max_degree:,} factors for each of up to {stats.max_domain:,} values"
@@ -127,7 +127,7 @@ class Gibbs(Sampler):
         return f"Gibbs: exact; an update evaluates up to {count}."
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Algorithm 1."""
+        """Compute the matrix of Algorithm 1."""
 
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
             return np.tile(softmax(everything.log_potential[line]), (len(line), 1))
@@ -136,20 +136,20 @@ class Gibbs(Sampler):
 
 
 def touched_workspace(graph: FactorGraph) -> Workspace:
-    """Space for the touched values, where a domain is large."""
+    """Return the sizes of the touched values' scratch, which large domains need."""
     return Workspace(*touched_space(int(graph.sizes.max())))
 
 
 def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
-    """The operations of plain Gibbs, with or without remembered fields."""
+    """Return the expected operations of plain Gibbs, with or without cached fields."""
     row = mean_row(graph)
     if isinstance(data, FieldData):
-        rate = change_rate(graph, data)  # factors are only looked at when something changes
+        rate = change_rate(graph, data)  # only changes evaluate factors
         writes, far = rate * row["pairs"], rate * row["far"]
         return {"update": 1.0, **choice_operations(row["values"]), "write": writes, "far": far}
     if isinstance(data, SpinFieldData):
         rate = change_rate(graph, FieldData(sum_unary(graph.packed)))
-        told = 0.5 * rate * row["pairs"]  # one number a neighbor, where fields have two
+        told = 0.5 * rate * row["pairs"]  # one field per neighbor instead of two
         return {"update": 1.0, "choice": 1.0, "exp": 1.0, "write": told, "far": rate * row["far"]}
     large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
     return {
@@ -164,7 +164,7 @@ def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
 
 
 class GibbsData(NamedTuple):
-    """The unary factors, summed."""
+    """The sums of the unary factors."""
 
     unary: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
     base: NDArray[np.float64]  # the same for large domains: weights that sum to the size
@@ -172,13 +172,13 @@ class GibbsData(NamedTuple):
 
 
 class TextbookData(NamedTuple):
-    """Nothing but the size of the largest domain."""
+    """The size of the largest domain."""
 
     max_domain: int
 
 
 def gibbs_data(graph: FactorGraph, fields: bool | None = None) -> GibbsData | FieldData:
-    """The unary factors, summed; alias tables of them where a domain is large."""
+    """Sum the unary factors; build alias tables of them for large domains."""
     model = graph.packed
     remembering = FieldData(sum_unary(model))
     if fields or (fields is None and rare_changes(graph, remembering) is not None):
@@ -189,7 +189,7 @@ def gibbs_data(graph: FactorGraph, fields: bool | None = None) -> GibbsData | Fi
 
 
 def base_weights(model: Model) -> tuple[NDArray[np.float64], NDArray[np.void]]:
-    """Each variable's unary factors as weights that sum to its size, and their alias tables."""
+    """Normalize each variable's unary weights to sum to its size; return them and alias tables."""
     weights = sum_unary(model)
     if not len(weights):
         return weights, np.empty(0, ALIAS)
@@ -204,7 +204,7 @@ def base_weights(model: Model) -> tuple[NDArray[np.float64], NDArray[np.void]]:
 
 
 def sum_unary(model: Model) -> NDArray[np.float64]:
-    """For each variable and value the sum of the unary factors; empty if there are none."""
+    """Sum the unary factors of each variable and value; empty if there are none."""
     if not (model.rows["unary_begin"] < model.rows["end"]).any():
         return np.empty(0)
     unary = np.zeros(int(model.rows["domain"].sum()))
@@ -230,7 +230,7 @@ def load_unary(unary, first, size, weights):
 
 @kernel
 def _touch_all(model, chain, i):
-    """Sum the pairs of each value they touch; returns how many are touched, and the largest sum."""
+    """Sum the pairs of each touched value; return the number of these and the largest sum."""
     row, sums, touched, top = model.rows[i], chain.carried, 0, 0.0
     for place in range(row.start, row.pair_end):
         value = chain.x[model.target[place]]
@@ -242,16 +242,16 @@ def _touch_all(model, chain, i):
 
 @kernel
 def gibbs_update(data, model, chain, i):
-    """Algorithm 1: rho(v) proportional to exp(sum of the factors at i with x(i) = v)."""
+    """Update by Algorithm 1: rho(v) proportional to exp(sum of the factors at i with x(i) = v)."""
     row, first = model.rows[i], model.first[i]
     chain.tally[EVALUATIONS] += row.end - row.start
-    if row.domain > DENSE_DOMAIN and row.pair_end == row.unary_begin:  # no work per value
+    if row.domain > DENSE_DOMAIN and row.pair_end == row.unary_begin:  # avoids work per value
         touched, top = _touch_all(model, chain, i)
         if top < LARGEST:
             u = uniform(chain.stream)
             base, alias, size = data.base, data.alias, row.domain
             value = draw_touched(base, alias, first, size, chain, touched, u, True, True)
-            if value >= 0 and (len(base) == 0 or base[first + value] > 0.0):  # 0 by rounding
+            if value >= 0 and (len(base) == 0 or base[first + value] > 0.0):  # 0 due to rounding
                 return value
         else:
             forget(chain, touched)
@@ -262,7 +262,7 @@ def gibbs_update(data, model, chain, i):
 
 @kernel
 def textbook_update(data, model, chain, i):
-    """Algorithm 1 as written: the sum over all factors at i, anew for each value."""
+    """Update by Algorithm 1 as written: all factors at i are summed again for each value."""
     row = model.rows[i]
     for value in range(row.domain):
         chain.weights[value] = 0.0

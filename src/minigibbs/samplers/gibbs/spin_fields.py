@@ -1,8 +1,8 @@
-"""Plain Gibbs for spins with many neighbors: one remembered field a spin, told of every change.
+"""Plain Gibbs for spins with many neighbors: one cached field per spin.
 
-It is what is left where couplings of both signs are many and weak (docs/flagship.md): a change
-costs an addition a neighbor, and an update without one costs nothing that grows with the degree.
-The fields are summed anew after a fixed number of changes, so that rounding does not build up.
+It is the remaining option for many weak couplings of both signs (docs/flagship.md). A change costs
+one addition per neighbor. An update without a change costs nothing that grows with the degree. The
+fields are recomputed after a fixed number of changes, so that rounding errors do not accumulate.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.base import Workspace, register
 
-_REFRESH = 16  # changes a spin between two times that the fields are summed anew
+_REFRESH = 16  # changes per spin between two recomputations of the fields
 
 
 class SpinFieldData(NamedTuple):
-    """What the unary factors add to a spin's log odds; chains carry a count, and the fields."""
+    """The unary log-odds of spins; the chains' `carried` array has a counter and the fields."""
 
     odds: NDArray[np.float64]  # [n]
-    refresh: int  # changes until the fields are summed anew
+    refresh: int  # changes until the fields are recomputed
 
 
 def spin_field_data(graph: FactorGraph, unary: NDArray[np.float64]) -> SpinFieldData:
-    """The unary factors as log odds."""
+    """Convert the unary factors to log-odds."""
     pairs = unary.reshape(-1, 2) if len(unary) else np.zeros((len(graph), 2))
     return SpinFieldData(pairs[:, 1] - pairs[:, 0], _REFRESH * len(graph))
 
@@ -48,7 +48,7 @@ def spin_field_begin(data, model, chain):
 
 @kernel
 def spin_field_update(data, model, chain, i):
-    """Algorithm 1, with log odds remembered; a change is told to the neighbors."""
+    """Update by Algorithm 1 with cached log-odds; a change updates the neighbors' fields."""
     old = chain.x[i]
     chain.weights[0], chain.weights[1] = 0.0, chain.carried[1 + i]
     new = draw_log_by(chain.weights, 2, uniform(chain.stream))
@@ -68,5 +68,5 @@ register(SpinFieldData, spin_field_update, spin_field_begin)
 
 
 def spin_field_workspace(graph: FactorGraph) -> Workspace:
-    """A count, and a field a spin."""
+    """Return the sizes: a counter, and one field per spin."""
     return Workspace(carried=1 + len(graph))

@@ -1,7 +1,7 @@
-"""Conditional ranges of tables: how much a factor can vary with one of its variables.
+"""Conditional ranges of tables: the range of a factor along one of its variables.
 
-A table's range over all states, M, also counts how it varies with its other variables. Bounds on
-the slowdown need only its range along the updated variable; see part (f) of docs/theory.md.
+A table's range over all states, M, includes its variation with the other variables. Bounds on the
+slowdown need only the range along the updated variable; see part (f) of docs/theory.md.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import TABLE
 
-_PIECE = 1 << 22  # table cells read at once
+_PIECE = 1 << 22  # table cells read per batch
 
 
 def conditional_ranges(
     graph: FactorGraph, entries: NDArray[Any], owner: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """The largest range of each factor along its variable, whatever the values of the others.
+    """Compute the largest range of each factor along its variable, over the values of the others.
 
     Parameters
     ----------
     graph : FactorGraph
         The model.
     entries : ndarray of int
-        Places of general factors in the rows of the packed model.
+        Indices of general factors in the rows of the packed model.
     owner : ndarray of int
         The variable of each of these rows.
 
     Returns
     -------
     ndarray of float
-        At most the factor's M. Formulas have M itself.
+        Each is at most the factor's M. Formulas have M itself.
     """
     model = graph.packed
     factors = model.factors[model.target[entries]]

@@ -1,15 +1,16 @@
-"""Poisson-Gibbs with an exact heavy part: exact, and no slower for degree or domain size.
+"""Poisson-Gibbs with exactly evaluated strong factors: exact, with updates of bounded cost.
 
 The basis is Zhang and De Sa 2019, "Poisson-Minibatching for Gibbs Sampling with Convergence Rate
 Guarantees" (arXiv:1911.09771). The factors at a variable are split into a heavy part, evaluated
-exactly, and a tail T with L_T = sum of its M. With theta > 0 an update draws Poisson((1 + theta) *
-L_T) factors of the tail, each with probability M / L_T; keeps a draw with probability (theta * M +
-phi(x)) / ((theta + 1) * M); and redraws the value with weight exp(heavy part) * product over kept
-draws of (1 + phi(x with that value) / (theta * M)). It is Gibbs sampling on (x, s) with the counts
-s redrawn each time, so the distribution is the model's, and nothing is ever rejected. The spectral
-gap of its random scan is at least exp(-L_T / (4 theta + 1)) times plain Gibbs's; docs/theory.md has
-the proof, and a weaker bound for systematic scans. If only unary factors are evaluated exactly and
-theta = lambda / L it is the algorithm as published.
+exactly, and a tail T with L_T = sum of its M. The parameter theta is positive. An update (1) draws
+Poisson((1 + theta) * L_T) factors of the tail, each with probability M / L_T. It (2) keeps a draw
+with probability (theta * M + phi(x)) / ((theta + 1) * M). It (3) redraws the value with weight
+exp(heavy part) * product over kept draws of (1 + phi(x with that value) / (theta * M)). This is
+Gibbs sampling on (x, s) with the counts s redrawn each time, so the stationary distribution is the
+model's, and nothing is ever rejected. The spectral gap of its random scan is at least exp(-L_T / (4
+theta + 1)) times plain Gibbs's; docs/theory.md has the proof, and a weaker bound for systematic
+scans. If only unary factors are evaluated exactly and theta = lambda / L, it is the algorithm as
+published.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from minigibbs.samplers.bounds import check_settings, guarantee
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
 from minigibbs.samplers.gibbs.sampler import gibbs_operations, sum_unary
 from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
+from minigibbs.samplers.poisson_gibbs.groups import implicit_space
 from minigibbs.samplers.poisson_gibbs.split import (
     Split,
     all_heavy,
@@ -39,14 +41,13 @@ from minigibbs.samplers.poisson_gibbs.split import (
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
-from minigibbs.samplers.poisson_gibbs.updates.implicit import implicit_space
 from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
 from minigibbs.samplers.registry import choose_variant, variant_of
 from minigibbs.system.boundary import checked
 
-SPLIT = "split"  # the kind of what is prepared
-MEASURED = "measured"  # a stickiness that is to be measured
-_LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
+SPLIT = "split"  # the kind of this entry among prepared results
+MEASURED = "measured"  # the setting that requests a measured stickiness
+_LEAST_THETA = 1e-100  # keeps 1 / theta squared finite
 
 
 @checked(SampleError)
@@ -56,7 +57,7 @@ class PoissonGibbs(Sampler):
 
     Its stationary distribution is exactly that of the model. By default it splits the factors of
     each variable into exactly evaluated and minibatched ones so that the time per effective sample
-    is smallest. If minibatching does not pay, it is plain Gibbs.
+    is smallest. If minibatching is not faster, it is plain Gibbs.
 
     Parameters
     ----------
@@ -129,36 +130,36 @@ class PoissonGibbs(Sampler):
             )
 
     def settled(self, graph: FactorGraph) -> PoissonGibbs:
-        """With its stickiness measured, if that was requested."""
+        """Return the sampler with its stickiness measured, if that was requested."""
         if self.stickiness != MEASURED:
             return self
         return replace(self, stickiness=measured_stickiness(graph))
 
     @property
     def _told(self) -> bool:
-        """Whether the split is not left to the sampler."""
+        """Return whether settings determine the split."""
         return (self.slowdown, self.theta, self.heavy) != (None, None, None)
 
     def evaluates_all(self, graph: FactorGraph) -> bool:
-        """True for a stencil and unary factors, unless the sampler has settings."""
+        """Return True for a stencil with unary factors, unless the sampler has settings."""
         return not self._told and graph.lattice is not None
 
     @property
     def random_because(self) -> str:
-        """A guarantee is about random orders; without one, any order will do."""
+        """Reason for random orders: a guarantee needs them; without one, any order is valid."""
         return "" if self.slowdown is None else "the guaranteed slowdown is that of a random order"
 
     def check_chromatic(self) -> None:
-        """It has chromatic scans."""
+        """Accept chromatic scans."""
 
     def factor_split(self, graph: FactorGraph, lanes: int = 1) -> Split:
-        """Which factors are heavy, and how the rest is drawn."""
+        """Split the factors into heavy and minibatched ones."""
         return self.split(graph, lanes)
 
     def split(self, graph: FactorGraph, lanes: int = 1) -> Split:
-        """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains.
+        """Split the factors into heavy and minibatched ones; all are heavy if the gain is small.
 
-        The latest two are kept with the graph: costs are asked for before data are prepared, and
+        Results are cached with the graph, because costs are requested before data are prepared, and
         vectorized chains have a split of their own.
         """
         key = (str(self), lanes)
@@ -178,18 +179,18 @@ class PoissonGibbs(Sampler):
         return split
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Lay the split graph out: heavy lists and alias tables, or what plain Gibbs needs."""
+        """Lay out the split graph: heavy lists and alias tables, or the arrays of plain Gibbs."""
         split = self.split(graph, lanes)
         return choose_variant(graph, split).prepare(graph, split)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """What the variant asks for, and the implicit groups on top."""
+        """Return the sizes of the variant's arrays plus those of the implicit groups."""
         space = variant_of(data).workspace(graph)
         carried, scratch = implicit_space(getattr(data, "implicit", None))
         return replace(space, carried=space.carried + carried, scratch=space.scratch + scratch)
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """The exactly evaluated part, the draws, and all values where domains are small."""
+        """Count exactly evaluated factors, draws, and all values if domains are small."""
         split, row = self.split(graph, lanes), mean_row(graph)
         if split.implicits:
             return self._implicit_operations(graph, split)
@@ -217,7 +218,7 @@ class PoissonGibbs(Sampler):
         }
 
     def _counts(self, graph: FactorGraph, split: Split) -> tuple[float, float]:
-        """Mean exactly evaluated factors (unary ones left out) and draws of an update."""
+        """Return the mean numbers of heavy factors (unary ones excluded) and draws per update."""
         rows, free = graph.packed.rows, max(int(np.count_nonzero(graph.evidence < 0)), 1)
         unary = float((rows["end"] - rows["unary_begin"]).sum())
         heavy = (float(np.count_nonzero(split.heavy)) - unary) / free
@@ -238,13 +239,13 @@ class PoissonGibbs(Sampler):
         }
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float:
-        """The bound of docs/theory.md on the random scan's spectral gap, at the worst variable."""
+        """Compute the bound of docs/theory.md on the spectral gap of the random scan."""
         if self.evaluates_all(graph):
             return 1.0
         return math.exp(min(self.split(graph, lanes).log_slowdown, 700.0))
 
     def reason(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say why it splits as it does."""
+        """Explain the choice of the split."""
         stats, split = graph.stats, self.split(graph, lanes)
         if graph.implicits:
             what = self._describe_implicit(graph, split).split("; ", 1)[1]
@@ -270,7 +271,7 @@ class PoissonGibbs(Sampler):
         )
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say the split, the cost and the bound."""
+        """Describe the split, the cost and the bound."""
         split, slowdown = self.split(graph, lanes), self.guaranteed_slowdown(graph, lanes)
         if split.implicits:
             return f"{self._describe_implicit(graph, split)} {guarantee(slowdown)}"
@@ -278,7 +279,7 @@ class PoissonGibbs(Sampler):
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
             remembers = isinstance(self.prepare(graph, lanes), FieldData | SpinFieldData)
-            when = ", which looks at them when a value changes" if remembers else ""
+            when = ", with cached fields that only changes of a value update" if remembers else ""
             what = f"an update evaluates all {heavy:.3g} factors of a variable: plain Gibbs{when}"
             return f"Poisson-Gibbs: exact; {what}."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
@@ -304,5 +305,5 @@ class PoissonGibbs(Sampler):
         )
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Gibbs sampling on (state, counts)."""
+        """Compute the matrix of Gibbs sampling on (state, counts)."""
         return poisson_gibbs_transition(everything, self.split(everything.graph))

@@ -1,4 +1,4 @@
-"""Poisson-Gibbs's transition matrix by enumeration."""
+"""The transition matrix of Poisson-Gibbs, by enumeration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minigibbs.samplers.poisson_gibbs.split import Split
 
 
 def poisson_gibbs_transition(everything: Enumeration, split: Split) -> Transition:
-    """Gibbs sampling on (state, counts), with the counts redrawn each time."""
+    """Compute the matrix of Gibbs sampling on (state, counts), with new counts in each update."""
     rows = everything.graph.packed.rows
 
     def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,9 +1,9 @@
-"""How sticky the auxiliary draws are on a graph: two short runs, at a small theta and a large one.
+"""Stickiness of the auxiliary draws on a graph, from two short runs at a small and a large theta.
 
-The split goes by predicted time per effective sample, in which a tail of energy L_T slows chains
-down by exp(stickiness * L_T * ((1 + theta) * log(1 + 1/theta) - 1)). The constant is what models
-differ in. Everything is counted, nothing timed, and the streams are fixed: the same graph gives
-the same number everywhere.
+The split minimizes the predicted time per effective sample, in which a tail of energy L_T slows
+chains by a factor of exp(stickiness * L_T * ((1 + theta) * log(1 + 1/theta) - 1)). This constant
+depends on the model. The runs count operations instead of measuring time, and their streams are
+fixed, so a graph gives the same number on every machine.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.samplers.base import carries, update
+from minigibbs.samplers.poisson_gibbs.groups import implicit_space
 from minigibbs.samplers.poisson_gibbs.split import Split, choose_split
-from minigibbs.samplers.poisson_gibbs.updates.implicit import implicit_space
 from minigibbs.samplers.registry import choose_variant, variant_of
 
 THETAS = (0.3, 4.0)
-_DRAWS = 2e7  # of a run, about
-_SWEEPS = (24, 400)  # of a run, at least and at most; the first half is not looked at
-_MOST_DRAWS = 2000.0  # an update, beyond which there is nothing to measure in short runs
-_LEAST_CHANGE = 0.02  # of what differs after a sweep to what differs after many
+_DRAWS = 2e7  # approximate number per run
+_SWEEPS = (24, 400)  # least and most per run; the first half is discarded
+_MOST_DRAWS = 2000.0  # per update; with more, short runs measure nothing
+_LEAST_CHANGE = 0.02  # least share of values changed in one sweep, relative to many sweeps
 
 
 def measured_stickiness(graph: FactorGraph) -> float | None:
-    """The stickiness between 0 and 1, or None where short runs cannot tell."""
+    """Measure the stickiness between 0 and 1; return None if short runs cannot determine it."""
     splits = [choose_split(graph, None, theta, 0) for theta in THETAS]
     energy = _tail_energy(graph, splits[0])
     draws = (1.0 + THETAS[1]) * energy
@@ -49,13 +49,13 @@ def measured_stickiness(graph: FactorGraph) -> float | None:
 
 
 def _tail_energy(graph: FactorGraph, split: Split) -> float:
-    """The mean energy of what is drawn at a variable, all groups together."""
+    """Return the mean energy of the minibatched factors at a variable, over all groups."""
     stored = float(split.tail[graph.evidence < 0].mean()) if len(split.heavy) else 0.0
     return stored + sum(g.draws * g.kept / (1.0 + g.theta) for g in split.implicits)
 
 
 def _time_of(graph: FactorGraph, split: Split, sweeps: int) -> float | None:
-    """The sweeps that an effective sample takes: by what differs after one, and after many."""
+    """Estimate sweeps per effective sample from the shares of values changed after one and many."""
     variant = choose_variant(graph, split)
     data = variant.prepare(graph, split)
     if carries(data):
@@ -70,7 +70,7 @@ def _time_of(graph: FactorGraph, split: Split, sweeps: int) -> float | None:
 
 
 def _states(graph: FactorGraph, data: Any, sweeps: int) -> NDArray[Any]:
-    """The states after each sweep of the second half of a run, from a fixed first state."""
+    """Return the states after each sweep of the second half of a run from a fixed first state."""
     order, space = free_variables(graph.evidence), variant_of(data).workspace(graph)
     carried, scratch = implicit_space(getattr(data, "implicit", None))
     state = (np.random.default_rng(0).random(len(graph)) * graph.sizes).astype(graph.state_type)
@@ -91,7 +91,7 @@ def _states(graph: FactorGraph, data: Any, sweeps: int) -> NDArray[Any]:
 
 @entry
 def _run(data, model, chain, order, warmup, states):
-    """Sweeps in order; after some of them the states are written down."""
+    """Run systematic sweeps; after the warm-up, store the state after each."""
     for sweep in range(-warmup, len(states)):
         for k in range(len(order)):
             i = order[k]

@@ -1,4 +1,4 @@
-"""What a ladder has noted, in numbers that a user reads: exchanges, round trips, log Z."""
+"""Statistics of a temperature ladder: exchanges, round trips, log Z."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from minigibbs.samplers.tempering.ladder import (
 )
 from minigibbs.system.boundary import check_level, checked
 
-_PARTS = 8  # of all chains, whose spread gives the error of log Z; two to four of each chain
-_DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at least
-_FALSE_ALARM = 0.05  # of chains that seem to differ by more than their parts do
+_PARTS = 8  # of all chains, whose spread gives the error of log Z; two to four per chain
+_DROPPED = 0.2  # least share of the rounds of a chain that log Z excludes
+_FALSE_ALARM = 0.05  # probability that equal chains seem to differ by more than their parts
 
 
 @checked(SampleError, init=False)
@@ -98,7 +98,7 @@ class Ladder:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Ladder:
-        """The ladder that `to_dict` described; raises `ValueError` for what cannot be one."""
+        """Create a ladder from a dict of `to_dict`; raise `ValueError` if it is invalid."""
         numbers = {name: tuple(map(float, saved[name])) for name in ("levels", "swap_rates")}
         found = cls(**{**saved, **numbers})
         for name in ("rounds", "round_trips"):
@@ -121,7 +121,7 @@ class Ladder:
 def student_interval(
     value: float | None, error: float | None, degrees: float, level: float
 ) -> tuple[float, float]:
-    """Return Student's interval; NaN where there is no error, and a point where the error is 0."""
+    """Return Student's interval; NaN without an error, and a point if the error is 0."""
     from scipy.special import stdtrit
 
     if value is None or error is None or not (degrees > 0 or error == 0):
@@ -138,9 +138,9 @@ def account(
     first_log_z: float,
     warmup: int,
 ) -> Ladder:
-    """What the chains' [chain, number] notes say; the first `warmup` rounds are left out of log Z.
+    """Summarize the chains' statistics [chain, number]; log Z excludes the first `warmup` rounds.
 
-    At least the first fifth of each chain is left out. `first_log_z` is log Z at level 0.
+    At least the first fifth of each chain is excluded. `first_log_z` is log Z at level 0.
     """
     pairs = len(beta) - 1
     notes = carried[:, own:]
@@ -168,7 +168,7 @@ def account(
 
 
 def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
-    """Refuse notes that no ladder has: some of them are places in memory."""
+    """Refuse impossible statistics, because some of them are array indices."""
     begun = notes[notes.any(axis=1)]
     rounds, trips, length = (begun[:, k] for k in (ROUNDS, TRIPS, LENGTH))
     first, slots = SWAPS + levels - 1, levels * twins
@@ -189,12 +189,12 @@ def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
 def _parts(
     blocks: NDArray[np.float64], many: int, rounds: int, length: int, warmup: int, twins: int
 ) -> list[tuple[NDArray[np.float64], int]]:
-    """A chain's blocks after the warm-up, in a few parts: sums' logarithms, and counts.
+    """Divide a chain's blocks after the warm-up into a few parts: logarithms of sums, and counts.
 
-    Short parts depend on each other, and their spread is then too small. Where the warm-up reaches
-    into the last block, that one is all there is.
+    Short parts are correlated, and their spread is then too small. If the warm-up extends into the
+    last block, that block is the only part.
     """
-    last = -(-rounds // length)  # the block under way counts as far as it is
+    last = -(-rounds // length)  # the current block counts with the rounds it has
     dropped = max(warmup, math.ceil(_DROPPED * rounds))
     first = min(-(-dropped // length), last - 1)
     counts = np.diff(np.minimum(np.arange(last + 1) * length, rounds)) * twins
@@ -206,7 +206,7 @@ def _parts(
 
 
 def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The logarithm of the sum over the first axis."""
+    """Compute the logarithm of the sum over the first axis."""
     top = logs.max(axis=0)
     total: NDArray[np.float64] = top + np.log(np.exp(logs - top).sum(axis=0))
     return np.where(top > EMPTY / 2, total, EMPTY)
@@ -216,10 +216,10 @@ Part = tuple[NDArray[np.float64], int]
 
 
 def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
-    """Log Z(1) / Z(0), its standard error and the degrees of freedom of that.
+    """Compute log Z(1) / Z(0), its standard error, and the error's degrees of freedom.
 
-    The error comes from how parts of chains differ. Where chains differ by more than their parts
-    explain, it comes from how chains differ.
+    The error is computed from the spread of parts of chains. If chains differ by more than their
+    parts explain, it is computed from the spread of chains.
     """
     from scipy.special import fdtri
 
@@ -227,7 +227,7 @@ def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
     if not parts:
         return None, None, 0
     value, error = _stepping_stones(parts)
-    if value < EMPTY / 2:  # two temperatures were never seen to exchange
+    if value < EMPTY / 2:  # two temperatures never exchanged
         return None, None, 0
     degrees = len(parts) - 1
     if len(chains) > 1 and error is not None and len(parts) > len(chains):
@@ -245,7 +245,7 @@ def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
 def _stepping_stones(
     parts: list[Part],
 ) -> tuple[float, float | None]:
-    """Log Z(1) / Z(0), each step halved and taken from both sides, and a jackknife's error."""
+    """Estimate log Z(1) / Z(0) by two-sided half steps between levels, with a jackknife error."""
     sums = np.array([total for total, _ in parts])
     counts = np.array([count for _, count in parts], dtype=np.float64)
 
@@ -257,14 +257,14 @@ def _stepping_stones(
     if len(parts) == 1:
         return estimate(every), None
     left_out = _without_each(sums, counts)
-    if left_out.min() < EMPTY / 2:  # without one part nothing is known of two temperatures
+    if left_out.min() < EMPTY / 2:  # without one part, two temperatures have no data
         return estimate(every), None
     spread = float(np.square(left_out - left_out.mean()).sum())
     return estimate(every), math.sqrt(spread * (len(parts) - 1) / len(parts))
 
 
 def _without_each(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The estimates without each part: from the sums before it and those behind it."""
+    """Compute the estimates without each part, from the sums before and after it."""
     before, behind = np.logaddexp.accumulate(sums), np.logaddexp.accumulate(sums[::-1])[::-1]
     none = np.full_like(sums[:1], EMPTY)
     rest = np.logaddexp(np.concatenate([none, before[:-1]]), np.concatenate([behind[1:], none]))

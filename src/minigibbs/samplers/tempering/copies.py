@@ -1,7 +1,7 @@
-"""Any sampler on any graph: a graph of copies, each scaled by its level.
+"""Replicas for any sampler and graph: a graph of copies, each scaled by its level.
 
-The copies are one large graph of unconnected parts, which the sampler prepares as it prepares any
-other. Variable i of slot s is number i * slots + s, and so are its values in `replicas`.
+The copies are one large graph of unconnected parts, which the sampler prepares like any other
+graph. Variable i of slot s has index i * slots + s, also in `replicas`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from minigibbs.samplers.base import (
     register_sweep,
     update,
 )
+from minigibbs.samplers.poisson_gibbs.groups import group_energy
 from minigibbs.samplers.poisson_gibbs.updates.carrying import CarryingData, StrongCarryingData
-from minigibbs.samplers.tempering.energies import group_energy
 from minigibbs.samplers.tempering.ladder import (
     begin_ladder,
     broken_at,
@@ -45,21 +45,21 @@ from minigibbs.samplers.tempering.soft import Soft
 from minigibbs.system import memory
 from minigibbs.system.watch import current
 
-COPY_BYTES = 72  # one end of a pair on one level, packed and prepared: 57 to 71 measured
-COPY_SECONDS = 3e-7  # the same in time: 1.6e-7 to 3.9e-7 measured
+COPY_BYTES = 72  # bytes per end of a pair and level, packed and prepared: 57 to 71 measured
+COPY_SECONDS = 3e-7  # seconds per end of a pair and level: 1.6e-7 to 3.9e-7 measured
 
 
 class CopyLadder(NamedTuple):
-    """What the inner sampler prepared, and what energies are computed from."""
+    """The inner sampler's prepared data, and the arrays from which energies are computed."""
 
     beta: NDArray[np.float64]  # [K]
     twins: int
     sweeps: int  # between two rounds of exchanges
-    hard: bool  # whether the last level has zeros that the others have not
-    stack: int  # integers of scratch before those of Houdayer moves: the inner sampler's
-    own: int  # numbers in `carried` before those of the ladder: the inner sampler's
+    hard: bool  # whether only the last level has hard constraints
+    stack: int  # the inner sampler's integers of scratch, which precede those of Houdayer moves
+    own: int  # the inner sampler's numbers in `carried`, which precede those of the ladder
     order: NDArray[np.int32]  # the free variables
-    start: NDArray[np.int64]  # [n + 1] neighbors, by rows
+    start: NDArray[np.int64]  # [n + 1] start of each row of neighbors
     target: NDArray[np.int32]
     inner: Any
     copies: Model
@@ -67,17 +67,17 @@ class CopyLadder(NamedTuple):
     unary: NDArray[np.float64]  # [sum of sizes], with zeros softened
     pair: NDArray[np.int32]  # [pairs, 2]
     pair_weight: NDArray[np.float64]
-    rest: NDArray[np.int64]  # numbers of general factors
-    hard_rest: NDArray[np.int64]  # of those that hold zeros
+    rest: NDArray[np.int64]  # indices of general factors
+    hard_rest: NDArray[np.int64]  # indices of those with hard constraints
     forbidden: NDArray[np.bool_]  # [sum of sizes] unary zeros; empty without zeros
     constant: float
     implicit: Any  # see `energies`
 
 
 class Copies(FactorGraph):
-    """Unconnected copies of a simplified graph, as an inner sampler sees them.
+    """Unconnected copies of a simplified graph, as the model of an inner sampler.
 
-    Each is scaled; those that are not `hard` have their zeros softened.
+    Each copy is scaled; copies that are not `hard` have soft zeros.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ def _packed_copies(
     hard: NDArray[np.bool_],
     sizes: NDArray[np.int32],
 ) -> Model:
-    """The copies' arrays; tables are stored twice, with soft zeros first."""
+    """Build the copies' arrays; tables are stored twice, first with soft zeros."""
     lanes, model = len(scales), graph.packed
     lane = np.arange(lanes)
     pair = (simple.pair[:, None, :] * lanes + lane[:, None]).reshape(-1, 2).astype(np.int32)
@@ -136,7 +136,7 @@ def _packed_copies(
     factors["scope_start"] = base["scope_start"][:, None] * lanes + lane * count
     factors["scope_end"] = factors["scope_start"] + count
     every = np.empty(len(base_slots) * lanes, dtype=SLOT)
-    starts = np.repeat(base["scope_start"], count[:, 0])  # of each slot's factor
+    starts = np.repeat(base["scope_start"], count[:, 0])  # per slot, the start of its factor
     width = np.repeat(count[:, 0], count[:, 0])
     offset = np.arange(len(base_slots)) - starts
     for c in range(lanes):
@@ -162,12 +162,12 @@ def _harden(
     soft: Soft,
     unaries: int,
 ) -> None:
-    """Let the factors of hard copies read tables that hold their zeros."""
+    """Point the factors of hard copies to tables with hard zeros."""
     own = graph.packed.factors[simple.rest]
     factors["table_start"][:, hard] += len(simple.unary) + len(soft.table)
     for name in ("low", "span"):
         factors[name][unaries:, hard] = own[name][:, None]
-    first = factors["table_start"][:unaries, 0]  # of the soft ones: places in `unary`
+    first = factors["table_start"][:unaries, 0]  # of the soft ones: indices in `unary`
     sizes = graph.sizes[np.searchsorted(graph.packed.first, first, side="right") - 1]
     for k, (own_first, size) in enumerate(zip(first.tolist(), sizes.tolist(), strict=True)):
         if soft.forbidden[own_first : own_first + size].any():
@@ -177,7 +177,7 @@ def _harden(
 
 
 def _unary_factors(graph: FactorGraph, soft: Soft) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """One table for each free variable whose unary factors are not all the same."""
+    """Build one table for each free variable whose unary factors are not constant."""
     first, sizes = graph.packed.first, graph.sizes
     low = np.minimum.reduceat(soft.unary, first)
     high = np.maximum.reduceat(soft.unary, first)
@@ -195,7 +195,7 @@ def _unary_factors(graph: FactorGraph, soft: Soft) -> tuple[NDArray[np.void], ND
 def _chosen(
     model: Model, numbers: NDArray[np.int64], offset: int
 ) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """Some general factors with slots of their own, which begin at `offset`."""
+    """Copy some general factors, with slots of their own that begin at `offset`."""
     factors = model.factors[numbers].copy()
     count = factors["scope_end"] - factors["scope_start"]
     end = np.cumsum(count)
@@ -205,10 +205,11 @@ def _chosen(
 
 
 def check_inner(sampler: Sampler, data: Any) -> None:
-    """Refuse samplers that carry something from update to update, unless the state fixes it.
+    """Refuse samplers with auxiliary state between updates, unless the model's state determines it.
 
-    Sums are taken anew after exchanges. An estimate of the energy cannot be: its distribution given
-    the state is not that of a fresh estimate, which would have to be weighted by its exponential.
+    Running sums are recomputed after exchanges. An estimate of the energy cannot be: its
+    distribution given the state is not that of a new estimate, which would have to be weighted by
+    its exponential.
     """
     if sampler.sweeps or (carries(data) and not isinstance(data, _SUMS)):
         raise SampleError(
@@ -226,7 +227,7 @@ def _nothing(data, model, chain):
 
 
 def _take_sums(data: Any, model: Any, chain: Any) -> None:
-    """Set what the inner sampler carries, given the states; compiled code only."""
+    """Recompute the inner sampler's running sums from the states; compiled code only."""
     if isinstance(data, _SUMS):
         begin(data, model, chain)
 
@@ -239,7 +240,7 @@ def _sums_for_type(data, model, chain):
 
 @inlined
 def _energies(data, model, chain, replicas, lanes):
-    """The energies of all lanes, with soft zeros."""
+    """Compute the energies of all lanes, with soft zeros."""
     soft = Model(
         model.rows,
         model.first,
@@ -258,7 +259,7 @@ def _energies(data, model, chain, replicas, lanes):
         i = data.order[k]
         for lane in range(lanes):
             energies[lane] += data.unary[model.first[i] + replicas[i * lanes + lane]]
-    for k in range(len(data.pair)):  # all lanes together, side by side in memory
+    for k in range(len(data.pair)):  # all lanes together, which are contiguous in memory
         a, b = np.int64(data.pair[k, 0]) * lanes, np.int64(data.pair[k, 1]) * lanes
         weight = data.pair_weight[k]
         for lane in range(lanes):
@@ -273,7 +274,7 @@ def _energies(data, model, chain, replicas, lanes):
 
 @inlined
 def _count_broken(data, model, chain, replicas, lanes):
-    """How many zeros the states of the last soft level break."""
+    """Count the hard constraints that the states of the last soft level violate."""
     levels = len(data.beta)
     for twin in range(data.twins):
         x, broken = replicas[twin * levels + levels - 2 :: lanes], 0
@@ -292,11 +293,11 @@ def _differ(replicas, lanes, i, a, b):
 
 @kernel
 def _exchange_cluster(data, chain, replicas, a, b):
-    """Exchange two states on one connected part of where they differ: their energies' sum stays.
+    """Exchange two states on one connected component of their difference, at constant total energy.
 
-    The part is that of a random variable, if they differ there. What lies around it is the same in
-    both, so that every factor sees two states that it has seen before. Afterwards they differ at
-    the same variables, so that the way back is as likely: no rejection is needed.
+    The component is that of a random variable, if the states differ there. Its neighbors are equal
+    in both states, so each factor keeps its two values. Afterwards the states differ at the same
+    variables, so the reverse move is equally likely, and no rejection is needed.
     """
     lanes, free, stack = len(data.beta) * data.twins, len(data.order), chain.scratch[data.stack :]
     seed = data.order[seed_place(data, chain, a, free)]
@@ -306,7 +307,7 @@ def _exchange_cluster(data, chain, replicas, a, b):
     stack[0] = seed
     here, there = seed * lanes + a, seed * lanes + b
     replicas[here], replicas[there] = replicas[there], replicas[here]
-    mark = free  # the second half of the scratch marks what has been exchanged
+    mark = free  # the second half of the scratch marks exchanged variables
     stack[mark + seed] = 1
     while done < size:
         i = stack[done]
@@ -325,15 +326,15 @@ def _exchange_cluster(data, chain, replicas, a, b):
 
 @kernel
 def _houdayer(data, chain, replicas):
-    """A Houdayer move between the two ladders at every level (Houdayer 2001; Zhu et al. 2015)."""
-    if data.twins == 2 and len(data.order) > 0:  # every variable may have one value only
+    """Make a Houdayer move between both ladders at every level (Houdayer 2001; Zhu et al. 2015)."""
+    if data.twins == 2 and len(data.order) > 0:  # `order` is empty if every variable has one value
         for k in range(len(data.beta)):
             _exchange_cluster(data, chain, replicas, k, len(data.beta) + k)
 
 
 @kernel
 def copies_sweep(data, model, chain, replicas):
-    """A round: a sweep on every level, Houdayer moves, exchanges."""
+    """Make a round: a sweep of every level, Houdayer moves, exchanges."""
     lanes = len(data.beta) * data.twins
     inner = Chain(
         replicas,
@@ -359,7 +360,7 @@ def copies_sweep(data, model, chain, replicas):
 
 @kernel
 def copies_begin(data, model, chain, replicas):
-    """Put the chain's state on all levels."""
+    """Copy the chain's state to all levels."""
     lanes = len(data.beta) * data.twins
     for i in range(len(chain.x)):
         for lane in range(lanes):

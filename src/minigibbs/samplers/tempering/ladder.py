@@ -1,13 +1,13 @@
-"""What all layouts of a temperature ladder share: exchanges, Houdayer moves, running sums.
+"""Exchanges, Houdayer moves and running sums of all layouts of a temperature ladder.
 
-Non-reversible parallel tempering (Syed, Bouchard-Cote, Deligiannidis and Doucet 2019): level k
-holds a state of the model with all energies times beta_k, and neighboring levels exchange their
-states, the even pairs in one round and the odd ones in the next.
+Non-reversible parallel tempering (Syed, Bouchard-Cote, Deligiannidis and Doucet 2019): level k has
+a state of the model with all energies times beta_k. Neighboring levels exchange their states, the
+even pairs in one round and the odd ones in the next.
 
-A chain has one ladder of K levels, or two (`twins`), between which Houdayer moves are made. Level k
-of ladder t is slot t * K + k. A layout stores the states of all slots in `replicas`, and registers
-how to exchange them (`register_layout`). Sums are kept in `chain.carried`, behind the numbers that
-the layout needs for itself.
+A chain has one ladder of K levels, or two (`twins`) with Houdayer moves between them. Level k of
+ladder t is slot t * K + k. A layout stores the states of all slots in `replicas`, and registers the
+functions that exchange them (`register_layout`). Sums are stored in `chain.carried`, after the
+numbers of the layout itself.
 
 Random numbers of exchanges and Houdayer moves are counter-based: a function of the chain's key, the
 round and the slot, so that every layout and device makes the same decisions.
@@ -25,13 +25,13 @@ from minigibbs.kernels.jit import chosen_by_type, inlined, kernel
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.kernels.random import next_word
 
-BLOCKS = 64  # parts of a run that are noted apart, for the error of log Z
-EMPTY = -1e300  # the logarithm of a sum of nothing
+BLOCKS = 64  # parts of a run with sums of their own, for the error of log Z
+EMPTY = -1e300  # the logarithm of an empty sum
 
-# Places of numbers among those that are noted.
+# Indices of the first statistics of a ladder in `carried`.
 ROUNDS, TRIPS, LENGTH, KEY_0, KEY_1, SWAPS = range(6)
 
-EXCHANGE, FURTHER, SEED = TAIL, TAIL + 1, TAIL + 2  # draws beyond those of updates
+EXCHANGE, FURTHER, SEED = TAIL, TAIL + 1, TAIL + 2  # draw numbers that differ from those of updates
 
 _LOWER = np.uint64(0xFFFFFFFF)
 _HALF_WORD = 2.0**-32
@@ -49,7 +49,7 @@ _BY_TYPE: dict[type, _Operations] = {}
 
 
 def register_layout(data: type, swap: Any, read: Any, copy: Any) -> None:
-    """Tie the compiled functions of a layout to the type of its data.
+    """Associate the compiled functions of a layout with the type of its data.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def register_layout(data: type, swap: Any, read: Any, copy: Any) -> None:
 
 
 def swap_slots(data: Any, chain: Any, replicas: Any) -> None:
-    """Exchange states as `register_layout` says; compiled code only."""
+    """Exchange states as described in `register_layout`; compiled code only."""
     _BY_TYPE[type(data)].swap(data, chain, replicas)
 
 
@@ -97,49 +97,49 @@ def _copy_for_type(data, replicas, source, target):  # type: ignore[no-untyped-d
 
 
 def noted(levels: int, twins: int) -> int:
-    """How many numbers a ladder carries."""
+    """Return the length of a ladder's part of the `carried` array."""
     return SWAPS + levels - 1 + 3 * levels * twins + twins + BLOCKS * (levels - 1) * 2
 
 
 @inlined
 def accepted_at(data):
-    """Where the sums of acceptance probabilities begin: one for each pair of levels."""
+    """Return the index of the sums of acceptance probabilities: one per pair of levels."""
     return data.own + SWAPS
 
 
 @inlined
 def swapped_at(data):
-    """Where the flags of the slots begin: 1 where a slot exchanges its state with the next."""
+    """Return the index of the slots' flags: 1 if a slot exchanges its state with the next."""
     return accepted_at(data) + len(data.beta) - 1
 
 
 @inlined
 def label_at(data):
-    """Where the labels of the slots' replicas begin: 1 was last at the hot end, 2 at the cold."""
+    """Return the index of the labels of the slots' replicas: last end was 1 (hot) or 2 (cold)."""
     return swapped_at(data) + len(data.beta) * data.twins
 
 
 @inlined
 def energy_at(data):
-    """Where the energies of the lanes begin."""
+    """Return the index of the energies of the lanes."""
     return label_at(data) + len(data.beta) * data.twins
 
 
 @inlined
 def broken_at(data):
-    """Where it says, for each ladder, how many zeros the last soft level's state breaks."""
+    """Return the index of the numbers of zeros that the last soft levels violate, per ladder."""
     return energy_at(data) + len(data.beta) * data.twins
 
 
 @inlined
 def blocks_at(data):
-    """Where the sums for log Z begin: [block][pair of levels][up, down], logarithms."""
+    """Return the index of the sums for log Z: [block][pair of levels][up, down], logarithms."""
     return broken_at(data) + data.twins
 
 
 @kernel
 def begin_ladder(data, chain):
-    """Empty the sums, and draw the key of all counter-based numbers."""
+    """Reset the sums, and draw the key of all counter-based numbers."""
     for k in range(data.own, len(chain.carried)):
         chain.carried[k] = 0.0
     chain.carried[data.own + LENGTH] = 1.0
@@ -152,14 +152,14 @@ def begin_ladder(data, chain):
 
 @kernel
 def ladder_keys(data, chain):
-    """The key of the chain's counter-based numbers: two `uint32`."""
+    """Return the key of the chain's counter-based numbers: two `uint32`."""
     key0 = np.uint32(np.int64(chain.carried[data.own + KEY_0]))
     return key0, np.uint32(np.int64(chain.carried[data.own + KEY_1]))
 
 
 @kernel
 def slot_bits(data, chain, slot, draw):
-    """32 random bits of a slot in this round."""
+    """Return 32 random bits of a slot in this round."""
     key0, key1 = ladder_keys(data, chain)
     rounds = np.int64(chain.carried[data.own + ROUNDS])
     return chain_bits(key0, key1, np.int64(slot), np.uint32(0), rounds, draw)
@@ -167,7 +167,7 @@ def slot_bits(data, chain, slot, draw):
 
 @kernel
 def _add_log(chain, place, value):
-    """Add exp(value) to the sum whose logarithm is at a place."""
+    """Add exp(value) to the sum whose logarithm is at index `place`."""
     before = chain.carried[place]
     high, low = max(before, value), min(before, value)
     chain.carried[place] = high + math.log1p(math.exp(low - high))
@@ -175,7 +175,7 @@ def _add_log(chain, place, value):
 
 @kernel
 def _halve_blocks(data, chain):
-    """Put every two blocks together, so that there is space for as many again."""
+    """Merge pairs of consecutive blocks to make space for as many new ones."""
     width, first = 2 * (len(data.beta) - 1), blocks_at(data)
     for block in range(BLOCKS // 2):
         for k in range(width):
@@ -191,9 +191,9 @@ def _halve_blocks(data, chain):
 
 @kernel
 def seed_place(data, chain, slot, places):
-    """Where the cluster of a Houdayer move begins: any place below `places`, about equally often.
+    """Draw the first variable of a Houdayer cluster, nearly uniformly below `places`.
 
-    The move is as likely as its reverse for any distribution of the place.
+    The move has the same probability as its reverse for any distribution of this variable.
     """
     bits = np.uint64(slot_bits(data, chain, slot, SEED))
     return np.int64((bits * np.uint64(places)) >> np.uint64(32))
@@ -201,13 +201,13 @@ def seed_place(data, chain, slot, places):
 
 @kernel
 def energy_of(data, chain, twin, level):
-    """The energy of a level's state."""
+    """Return the energy of a level's state."""
     return chain.carried[energy_at(data) + twin * len(data.beta) + level]
 
 
 @kernel
 def _gap(data, chain, twin, k):
-    """The logarithm of the ratio by which levels k and k + 1 exchange their states."""
+    """Compute the log acceptance ratio of an exchange between levels k and k + 1."""
     if data.hard and k == len(data.beta) - 2:
         return 0.0 if chain.carried[broken_at(data) + twin] == 0.0 else -math.inf
     step = data.beta[k + 1] - data.beta[k]
@@ -216,7 +216,7 @@ def _gap(data, chain, twin, k):
 
 @kernel
 def _note_pairs(data, chain):
-    """Note for all neighboring levels how likely they exchange, and the terms of log Z."""
+    """Record acceptance probabilities of all neighboring levels, and the terms of log Z."""
     levels, rounds = len(data.beta), chain.carried[data.own + ROUNDS]
     if rounds == BLOCKS * chain.carried[data.own + LENGTH]:
         _halve_blocks(data, chain)
@@ -226,7 +226,7 @@ def _note_pairs(data, chain):
         for k in range(levels - 1):
             gap = _gap(data, chain, twin, k)
             chain.carried[accepted_at(data) + k] += math.exp(min(0.0, gap))
-            if data.hard and k == levels - 2:  # the share of states that break no zero
+            if data.hard and k == levels - 2:  # the share of states that violate no zero
                 if gap == 0.0:
                     _add_log(chain, first + 2 * k, 0.0)
                 _add_log(chain, first + 2 * k + 1, 0.0)
@@ -244,7 +244,7 @@ def _swap_carried(chain, a, b):
 
 @kernel
 def _label_ends(data, chain, twin):
-    """Note which replicas are at the ends; one that comes back to the hot end made a round trip."""
+    """Label the replicas at both ends; count a round trip at each return to the hot end."""
     first, levels = label_at(data) + twin * len(data.beta), len(data.beta)
     if chain.carried[first] == 2.0:
         chain.carried[data.own + TRIPS] += 1.0
@@ -255,7 +255,7 @@ def _label_ends(data, chain, twin):
 
 @kernel
 def _uniform(data, chain, slot):
-    """A number uniform on (0, 1), of 64 bits."""
+    """Return a number uniform on (0, 1), with 64 bits."""
     high = np.float64(slot_bits(data, chain, slot, EXCHANGE))
     low = np.float64(slot_bits(data, chain, slot, FURTHER)) + 0.5
     return (high + low * _HALF_WORD) * _HALF_WORD
@@ -263,7 +263,7 @@ def _uniform(data, chain, slot):
 
 @kernel
 def exchange(data, chain, replicas):
-    """One round of exchanges; the energies of all slots are there."""
+    """Make one round of exchanges, given the energies of all slots."""
     _note_pairs(data, chain)
     rounds, levels = int(chain.carried[data.own + ROUNDS]), len(data.beta)
     for slot in range(levels * data.twins):
@@ -282,6 +282,6 @@ def exchange(data, chain, replicas):
 
 @kernel
 def shown_slot(data, chain):
-    """The slot of the target's state that is recorded: of the two ladders in turn."""
+    """Return the slot of the recorded target state, from both ladders in turn."""
     twin = int(chain.carried[data.own + ROUNDS]) % data.twins
     return twin * len(data.beta) + len(data.beta) - 1

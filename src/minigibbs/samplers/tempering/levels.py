@@ -1,8 +1,8 @@
-"""How many levels a ladder needs, and which: by short runs, each twice as long as the last.
+"""The search for a ladder's levels, by short runs, each twice as long as the previous one.
 
-Levels are placed so that neighbors reject each other's states equally often. The sum of the
-rejection rates hardly depends on the levels: it is the barrier of Syed et al. (2019), and twice as
-many levels make the most round trips for the work.
+Levels are placed so that all exchanges have the same rejection rate. The sum of the rejection rates
+hardly depends on the levels: it is the barrier of Syed et al. (2019). Twice as many levels as the
+barrier give the most round trips per work.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from minigibbs.system.watch import current
 
 _FIRST_LEVELS = 16
 _FIRST_ROUNDS = 8
-_ROUNDS = 8  # of search, at most
-_UPDATES = 2e7  # of all levels together, in the whole search
+_ROUNDS = 8  # maximum number of rounds of search
+_UPDATES = 2e7  # of all levels together, in the entire search
 MOST_LEVELS = 200
 _LEAST = 4
-_SHARE = 0.15  # of the time that is left, for the whole search
+_SHARE = 0.15  # of the remaining time, for the entire search
 
 
 Prepare = Callable[[NDArray[np.float64]], tuple[Any, Workspace]]
@@ -43,28 +43,28 @@ def find_levels(
 ) -> NDArray[np.float64]:
     """Find the levels of a temperature ladder for a graph.
 
-    The search is the same for the same graph, so that a seed fixes the chains; unless the time
-    limit of the call cuts it short.
+    The search is deterministic for a graph, so a seed determines the chains, unless the time limit
+    of the call ends it early.
 
     Parameters
     ----------
     graph : FactorGraph
         The model.
     state : array
-        Where short runs start; it is changed.
+        Start of the short runs; it is overwritten.
     prepare : callable
-        Makes the ladder of given levels, and its workspace.
+        Builds the ladder of given levels, and its workspace.
     count : int or None
-        How many levels to use; None to choose.
+        Number of levels; None to choose it.
     beta : array or None
-        The levels to begin with, whose ends stay; by default from 0 to 1.
+        The initial levels, whose ends are fixed; by default from 0 to 1.
     most : int
-        Levels at most.
+        Maximum number of levels.
 
     Returns
     -------
     array
-        The levels, which rise.
+        The levels, in ascending order.
     """
     if beta is None:
         beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
@@ -85,7 +85,7 @@ def find_levels(
         rounds *= 2
         if made + rounds * each > _UPDATES:
             break
-    if len(beta) > most:  # the search was cut short before its first round
+    if len(beta) > most:  # the search ended before its first round
         beta = equally_spaced(beta, np.ones(len(beta) - 1), most)
     return beta
 
@@ -97,7 +97,7 @@ def _seconds(
     state: NDArray[Any],
     stream: NDArray[np.uint64],
 ) -> tuple[float, float]:
-    """Time the layout of a ladder and one round; 0 where the call has no time limit."""
+    """Time the layout of a ladder and one round; return 0 if the call has no time limit."""
     if not current().limited:
         return 0.0, 0.0
     begun = current().spent
@@ -110,7 +110,7 @@ def _seconds(
 def equally_spaced(
     beta: NDArray[np.float64], rejected: NDArray[np.float64], levels: int
 ) -> NDArray[np.float64]:
-    """Levels with the same share of the barrier between every two."""
+    """Return levels with the same share of the barrier between neighbors."""
     way = np.concatenate([[0.0], np.cumsum(np.maximum(rejected, 1e-3))])
     found = np.interp(np.linspace(0.0, way[-1], levels), way, beta)
     found[0], found[-1] = beta[0], beta[-1]
@@ -125,7 +125,7 @@ def rejection_rates(
     stream: NDArray[np.uint64],
     rounds: int,
 ) -> NDArray[np.float64]:
-    """How often neighboring levels reject an exchange, by a run of some rounds."""
+    """Measure the rejection rates of neighboring levels in a run of some rounds."""
     chain = Chain(
         x=state.copy(),
         stream=stream,
@@ -145,7 +145,7 @@ def rejection_rates(
 
 @entry
 def run_rounds(data, model, chain, replicas, rounds):
-    """Begin a ladder, and run it for this number of rounds; the first half is not noted."""
+    """Initialize a ladder, and run it for `rounds` rounds; the first half is not counted."""
     begin_sweeps(data, model, chain, replicas)
     for k in range(rounds):
         if k == rounds // 2:

@@ -1,4 +1,4 @@
-"""Parallel tempering: what a user writes, and how it becomes a ladder."""
+"""Parallel tempering: settings, construction of the ladder, and its results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from minigibbs.kernels.layout import Chain
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.bounds import guarantee
 from minigibbs.samplers.costs import COSTS
+from minigibbs.samplers.poisson_gibbs.groups import energy_cost, prepare_energies
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.registry import ladder_in_bits
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
-from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
 from minigibbs.samplers.tempering.ladder import ROUNDS, SWAPS, noted
 from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
@@ -38,9 +38,9 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
-_SPARSE = 5.0  # mean number of neighbors up to which Houdayer moves pay
-_SWAPS = 6.0  # least time of sweeps, relative to energies
-_MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
+_SPARSE = 5.0  # largest mean number of neighbors for which Houdayer moves are beneficial
+_SWAPS = 6.0  # least ratio of the time of sweeps to that of energies
+_MOST_SWEEPS = 2000  # between two rounds of exchanges: more would leave few exchanges
 
 
 @checked(SampleError)
@@ -107,7 +107,7 @@ class Tempering(SweepSampler):
 
     @property
     def exact(self) -> bool:  # type: ignore[override]
-        """Whether its stationary distribution is the model's: as the inner sampler's is."""
+        """Whether its stationary distribution is the model's, as that of the inner sampler."""
         return self.sampler is None or self.sampler.exact
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Tempering(SweepSampler):
         return f"Tempering({', '.join(given)})"
 
     def settled(self, graph: FactorGraph) -> Tempering:
-        """With its levels found."""
+        """Return the sampler with its levels determined."""
         if isinstance(self.levels, int | np.integer):
             _require_room(graph, int(self.levels), 2 if self.houdayer else 1)
         if graph.implicits:
@@ -142,7 +142,7 @@ class Tempering(SweepSampler):
         return replace(chosen, levels=tuple(beta.tolist()))
 
     def _check_implicit(self, graph: FactorGraph) -> None:
-        """Refuse what needs stored factors."""
+        """Refuse settings that need explicit factors."""
         if self.sampler is not None:
             check_stored(self.sampler, graph)
         if self.houdayer:
@@ -164,12 +164,11 @@ class Tempering(SweepSampler):
         soft: bool = False,
         depth: float | None = None,
     ) -> Any:
-        """The ladder of levels that rise from 0; one more for the zeros, unless they stay soft.
+        """Build the ladder of ascending levels from 0, plus one with hard zeros unless `soft`.
 
-        The additional level depends on the graph alone, so that `account` knows of it.
-
-        `depth` is how far below other energies a soft zero lies; see `softened`. The latest ladder
-        is kept with the graph: that of a large graph takes seconds.
+        The additional level depends only on the graph, so that `account` can reproduce it. `depth`
+        is the difference between other energies and a soft zero; see `softened`. The latest ladder
+        is cached with the graph, because that of a large graph takes seconds.
         """
         soft = soft and len(graph.hard) > 0
         key = (str(self.sampler), self.houdayer, beta.tobytes(), soft, depth)
@@ -183,7 +182,7 @@ class Tempering(SweepSampler):
         soft: bool,
         depth: float | None,
     ) -> Any:
-        """Make what `ladder` returns."""
+        """Build the ladder that `ladder` returns."""
         twins = 2 if self.houdayer else 1
         _require_room(graph, len(beta), twins)
         simple = simplified(graph)
@@ -197,7 +196,7 @@ class Tempering(SweepSampler):
         inner, without = self.sampler or PoissonGibbs(), softened(graph, simple, depth)
         last = np.arange(len(beta)) == len(beta) - 1
         copies = Copies(graph, simple, without, np.tile(beta, twins), np.tile(hard & last, twins))
-        data = inner.prepare(copies, self.lanes)  # more than one, so that nothing is cached
+        data = inner.prepare(copies, self.lanes)  # several lanes disable caching between updates
         check_inner(inner, data)
         space = inner.workspace(copies, data)
         order = free_variables(graph.evidence)
@@ -225,7 +224,7 @@ class Tempering(SweepSampler):
         )
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """All replicas, what is noted, and space for clusters."""
+        """Return the sizes: all replicas, the statistics, and space for clusters."""
         levels, twice = len(data.beta), data.twins == 2
         carried = data.own + noted(levels, data.twins)
         if isinstance(data, SpinLadder):
@@ -238,7 +237,7 @@ class Tempering(SweepSampler):
     def carry_over(self, before: Carried, after: Carried) -> None:
         """Every temperature keeps its state, and a new one starts from the nearest old one.
 
-        Exchanges alternate between even and odd pairs, so the parity of the rounds is kept, too.
+        Exchanges alternate between even and odd pairs, so the parity of the rounds persists, too.
         """
         old, new = before.data, after.data
         slots = nearest_slots(old, new)
@@ -248,11 +247,11 @@ class Tempering(SweepSampler):
     def account(
         self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int
     ) -> Ladder | None:
-        """What the chains have noted; `warmup` counts rounds."""
+        """Summarize the chains' statistics; `warmup` counts rounds."""
         if not len(free_variables(graph.evidence)) or not isinstance(self.levels, tuple):
             return None
         beta, twins = np.array(self.levels, dtype=np.float64), 2 if self.houdayer else 1
-        if len(graph.hard):  # as `ladder` has it
+        if len(graph.hard):  # `ladder` adds the same level
             beta = np.append(beta, 1.0)
         own = carried.shape[1] - noted(len(beta), twins)
         sizes = graph.sizes[graph.evidence < 0]
@@ -260,7 +259,7 @@ class Tempering(SweepSampler):
         return account(carried, beta, twins, own, first, warmup)
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say how many levels there are."""
+        """Describe the number of levels."""
         settled = self.settled(graph)
         count = len(settled.levels) if isinstance(settled.levels, tuple) else 0
         pairs = ", two ladders with Houdayer moves" if settled.houdayer else ""
@@ -292,7 +291,7 @@ def nearest_slots(old: Any, new: Any) -> NDArray[np.int64]:
 
 
 def ladder_states(data: Any, replicas: NDArray[Any]) -> NDArray[Any]:
-    """The states [variable, slot] of a ladder's variables that move, in any layout."""
+    """Return the states [variable, slot] of the updated variables of a ladder, in any layout."""
     if isinstance(data, SpinLadder):
         return spin_states(data, replicas)
     states: NDArray[Any] = replicas.reshape(-1, len(data.beta) * data.twins)[data.order]
@@ -309,7 +308,7 @@ def ladder_slots(
     data : SpinLadder or CopyLadder
         The ladder.
     chain : Chain
-        Its state has the values of the variables that do not move.
+        Its state has the values of the variables that are not updated.
     replicas : array
         The states of all slots.
 
@@ -322,12 +321,12 @@ def ladder_slots(
     slots = found.shape[1]
     states = np.repeat(chain.x[None], slots, axis=0)
     states[:, data.order] = found.T
-    first = data.own + SWAPS + len(data.beta) - 1 + 2 * slots  # as `energy_at` has it
+    first = data.own + SWAPS + len(data.beta) - 1 + 2 * slots  # the index that `energy_at` returns
     return states, chain.carried[first : first + slots]
 
 
 def put_states(data: Any, replicas: NDArray[Any], states: NDArray[Any]) -> None:
-    """Take up states as `ladder_states` returns them."""
+    """Replace the states by those that `ladder_states` returned."""
     if isinstance(data, SpinLadder):
         put_spin_states(data, replicas, states)
     else:
@@ -335,7 +334,7 @@ def put_states(data: Any, replicas: NDArray[Any], states: NDArray[Any]) -> None:
 
 
 def _require_room(graph: FactorGraph, levels: int, twins: int) -> None:
-    """Refuse a ladder whose states and notes do not fit into memory."""
+    """Refuse a ladder whose states and statistics do not fit into memory."""
     space = Workspace(carried=noted(levels, twins), replicas=levels * twins)
     memory.require(
         space.size(graph), f"Tempering: a ladder of {levels:,} levels", "use fewer levels"
@@ -356,7 +355,7 @@ def _read_levels(levels: Any) -> tuple[float, ...]:
 
 
 def first_state(graph: FactorGraph) -> NDArray[Any]:
-    """A state to begin a search of levels with: values at random, by a fixed seed."""
+    """Return a random state from which a search of levels starts, with a fixed seed."""
     state = (np.random.default_rng(0).random(len(graph)) * graph.sizes).astype(graph.state_type)
     clamped = graph.evidence >= 0
     state[clamped] = graph.evidence[clamped]
@@ -364,7 +363,7 @@ def first_state(graph: FactorGraph) -> NDArray[Any]:
 
 
 def is_sparse(graph: FactorGraph) -> bool:
-    """Whether variables have so few neighbors that two states differ in clusters of all sizes."""
+    """Return whether the graph is so sparse that two states differ in clusters of all sizes."""
     if graph.implicits:
         return False
     simple = simplified(graph)
@@ -376,7 +375,7 @@ def is_sparse(graph: FactorGraph) -> bool:
 
 
 def _cost_of_drawing(graph: FactorGraph, simple: Simple) -> Callable[[], float]:
-    """A function that predicts the nanoseconds of one update by the default sampler."""
+    """Return a function that predicts the nanoseconds per update of the default sampler."""
 
     def cost() -> float:
         one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
@@ -386,10 +385,10 @@ def _cost_of_drawing(graph: FactorGraph, simple: Simple) -> Callable[[], float]:
 
 
 def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: Simple) -> int:
-    """Sweeps between two rounds of exchanges: energies may take up to a third of the time.
+    """Choose the sweeps between two rounds of exchanges.
 
-    Where a sweep looks at few factors and energies at them all, exchanges are rarer. By shipped
-    costs, so that a seed fixes the chain everywhere.
+    If a sweep evaluates few factors but energies need all of them, exchanges are rarer. The choice
+    uses the table of costs, so that a seed determines the chain on every machine.
     """
     operations = inner.operations(copies)
     update = sum(COSTS[kind] * count for kind, count in operations.items())

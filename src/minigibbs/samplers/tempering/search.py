@@ -1,7 +1,7 @@
-"""The best state that a ladder meets: tempering with its levels far below the target's.
+"""The search for the best state of a ladder whose levels extend far below the target's temperature.
 
 First the states are annealed: level by level, each is copied to all colder ones. Then the ladder
-continues as it does in sampling, and every state on the way is looked at.
+continues as in sampling, and every state is compared with the best one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minigibbs.samplers.tempering.ladder import copy_slot, energy_at, read_slot
 
 @kernel
 def _keep_best(data, model, chain, replicas, zeros, best, state, trial):
-    """Keep the best state of all slots, if it is better than any before and breaks no zero."""
+    """Keep the best state of all slots, if it is better than any before and violates no zero."""
     for slot in range(len(data.beta) * data.twins):
         energy = chain.carried[energy_at(data) + slot]
         if energy <= best[0]:
@@ -31,7 +31,7 @@ def _keep_best(data, model, chain, replicas, zeros, best, state, trial):
 
 @kernel
 def _copy_down(data, replicas, level):
-    """Copy the state of a level to all colder ones, but one whose zeros it may break."""
+    """Copy the state of a level to all colder ones, except a hard one, which may exclude it."""
     levels = len(data.beta)
     for twin in range(data.twins):
         for colder in range(level + 1, levels - data.hard):
@@ -40,10 +40,10 @@ def _copy_down(data, replicas, level):
 
 @entry
 def search(data, model, chain, replicas, zeros, best, state, trial, made, rounds, begin, each):
-    """Continue for this number of rounds after `made`; `best` and `state` keep what is best.
+    """Run `rounds` rounds after round `made`; `best` and `state` keep the best state.
 
-    `trial` is another state, of which the clamped variables have their values. Annealing begins
-    after round `begin`, and gives each level this number of rounds.
+    `trial` is scratch for a state, with the clamped variables set. Annealing begins after round
+    `begin` and gives each level `each` rounds.
     """
     if made == 0:
         begin_sweeps(data, model, chain, replicas)

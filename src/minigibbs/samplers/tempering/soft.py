@@ -1,8 +1,8 @@
-"""Zeros that are soft below the target, so that every level but the last can cross them.
+"""Soft zeros below the target, so that every level except the last can cross them.
 
-A zero becomes an energy somewhat below the least that its factor has otherwise. The model with soft
-zeros is the last but one level, at the full inverse temperature; the last is the model itself. A
-state of the one is exchanged for one of the other if it breaks no zero.
+A zero becomes an energy somewhat below the least other energy of its factor. The model with soft
+zeros is the second to last level, at the full inverse temperature; the last is the model itself. A
+state of the former is exchanged with one of the latter if it violates no zero.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.simple import Simple
 
-_DEPTH = 3.0  # below the least energy, and more where many zeros can be broken
+_DEPTH = 3.0  # below the least energy, and larger if many zeros can be violated
 
 
 class Soft(NamedTuple):
-    """A graph's tables without zeros, and where these were."""
+    """A graph's tables without zeros, and the positions of the zeros."""
 
     unary: NDArray[np.float64]  # as `Simple.unary`
     table: NDArray[np.float64]  # as `Model.table`
-    low: NDArray[np.float64]  # [general factors] least energy, of all but these as before
-    span: NDArray[np.float64]  # and their range
+    low: NDArray[np.float64]  # [general factors] least energy, changed only by softening
+    span: NDArray[np.float64]  # [general factors] range, changed only by softening
     forbidden: NDArray[np.bool_]  # [sum of sizes] unary zeros
-    hard: NDArray[np.int64]  # numbers of general factors with hard constraints
+    hard: NDArray[np.int64]  # indices of general factors with hard constraints
 
 
 def softened(graph: FactorGraph, simple: Simple, depth: float | None = None) -> Soft:
-    """Every zero replaced, by an energy that lies `depth` lower than others of its factor."""
+    """Replace every zero by an energy that is `depth` below the others of its factor."""
     model = graph.packed
     hard = simple.rest[np.isinf(model.factors["span"][simple.rest])]
     forbidden = np.isneginf(simple.unary)

@@ -1,15 +1,15 @@
 """Two-valued variables and pairs: one bit per level, 64 levels per word, chromatic sweeps.
 
-The levels of a chain share the couplings, so that a neighbor's word is read once for 64 levels, and
-its weight is added to the fields of those where the neighbor is 1. Fields are multiplied by the
+The levels of a chain share the couplings. A neighbor's word is read once for 64 levels, and its
+weight is added to the fields of the levels at which the neighbor is 1. Fields are multiplied by the
 levels' betas, and values are chosen as in every chromatic scan (`samplers.chromatic.spin_tiles`).
 
 Level k of ladder t is replica r = t * stride + k. Its random bits are word r % 4 of Philox call
 number r // 4. Its state is bit 16 * (r % 4) + (r % 64) // 4 of word r // 64, since the sixteen
 calls of a word give four vectors. Two ladders of up to 32 levels share a word.
 
-Energies are sums of 64-bit integers in units of a power of 2, so that their bits depend neither on
-the order of the terms nor on the device.
+Energies are sums of 64-bit integers in units of a power of 2, so that they are bit-identical for
+any order of the terms and on any device.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ from minigibbs.samplers.tempering.ladder import (
     swapped_at,
 )
 
-_ENERGY_BITS = 61  # of the sum of all sizes: no sum overflows 64
+_ENERGY_BITS = 61  # of the sum of all magnitudes: no sum overflows 64
 _BETWEEN_CLUSTERS = 4  # rounds between two rounds of Houdayer moves
-_UPDATE = np.uint32(0)  # draw
+_UPDATE = np.uint32(0)  # the draw number of updates
 _WORD, _BYTE, _SUM, _NONE = np.uint32(0), np.uint8(0), np.int64(0), np.uint64(0)
 _ONE, _S16, _S47, _S63 = np.uint64(1), np.uint64(16), np.uint64(47), np.uint64(63)
 
 
 class SpinModel(NamedTuple):
-    """The variables that move, with their fields and couplings: the same for all ladders."""
+    """The updated variables, with their fields and couplings, common to all ladders."""
 
     spins: SpinColors
     variable: NDArray[np.int32]  # [m] the graph's variable at each place
     constant: float
     unit: float  # of the integers below
-    field: NDArray[np.int64]  # [m] what a place adds to the energy where it is 1
+    field: NDArray[np.int64]  # [m] the energy of value 1 at each place
     pair: NDArray[np.uint32]  # [P, 2] places
-    weight: NDArray[np.int64]  # [P] what a pair adds where both are equal
+    weight: NDArray[np.int64]  # [P] the energy of equal values
     raster: NDArray[np.int32]  # [m] places in the order of the graph's variables
-    start: NDArray[np.int64]  # [m + 1] where the neighbors of each, in that order, begin
+    start: NDArray[np.int64]  # [m + 1] start of the neighbors of each place in that order
     target: NDArray[np.int32]  # places
 
 
@@ -80,23 +80,23 @@ class SpinLadder(NamedTuple):
     twins: int
     sweeps: int  # between two rounds of exchanges
     clusters: int  # rounds between two rounds of Houdayer moves
-    hard: bool  # whether the last level has zeros that the others have not: no
+    hard: bool  # whether only the last level has hard constraints: false
     stack: int  # integers of scratch before those of Houdayer moves
     own: int  # numbers in `carried` before those of the ladder
-    order: NDArray[np.int32]  # the variables that move
+    order: NDArray[np.int32]  # the updated variables
     model: SpinModel
     words: int  # per place
-    twin_words: int  # of the first ladder; the words of the second follow, unless `shift` is set
-    shift: int  # by how many bits the second ladder follows the first in one word, or 0
+    twin_words: int  # words of the first ladder; those of the second follow, unless `shift` is set
+    shift: int  # offset in bits of the second ladder in a shared word, or 0
     place: NDArray[np.int64]  # [slots] 64 * word + bit
     used: NDArray[np.uint64]  # [twin_words] bits of the first ladder
-    betas: NDArray[np.floating]  # [words, 64] by bit; 0 where there is no level
+    betas: NDArray[np.floating]  # [words, 64] by bit; 0 if there is no level
 
 
 def spin_ladder(
     graph: FactorGraph, simple: Simple, beta: NDArray[np.float64], twins: int
 ) -> SpinLadder:
-    """Lay out a graph that fits."""
+    """Lay out a graph that `ladder_in_bits` accepts."""
     model = prepared(graph, "spin model", None, lambda: _spin_model(graph, simple), most=1)
     levels, quads = len(beta), -(-len(beta) // 4)
     shared = twins == 2 and 2 * quads <= QUADS
@@ -133,11 +133,11 @@ def spin_ladder(
 
 
 def _spin_model(graph: FactorGraph, simple: Simple) -> SpinModel:
-    """Lay out the spins that move: x in {0, 1} by place, energies in integers."""
+    """Lay out the spins that are updated: x in {0, 1} by place, energies as integers."""
     first, free = graph.packed.first, graph.evidence < 0
     spin = free & (graph.sizes == 2)
     chosen = np.flatnonzero(spin).astype(np.int32)
-    number = np.cumsum(spin) - 1  # of each variable among those
+    number = np.cumsum(spin) - 1  # index of each variable among those
     field = np.zeros(len(graph))
     field[spin] = simple.unary[first[spin] + 1] - simple.unary[first[spin]]
     constant = simple.constant + float(simple.unary[first[free]].sum())
@@ -169,7 +169,7 @@ def _spin_model(graph: FactorGraph, simple: Simple) -> SpinModel:
 
 
 def _rows(pair: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Neighbors by rows: where each row begins, and all of them."""
+    """Return the neighbors by row: the start of each row, and all neighbors."""
     owner = np.concatenate([pair[:, 0], pair[:, 1]])
     other = np.concatenate([pair[:, 1], pair[:, 0]])
     order = np.lexsort((other, owner))
@@ -178,14 +178,14 @@ def _rows(pair: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArra
 
 
 def _integers(*numbers: NDArray[np.float64]) -> tuple[float, list[NDArray[np.int64]]]:
-    """Numbers as multiples of a unit, such that all sizes together stay below 2**61 of it."""
+    """Convert numbers to multiples of a unit such that their magnitudes sum to less than 2**61."""
     total = math.fsum(float(np.abs(some).sum()) for some in numbers)
     unit = 2.0 ** (math.frexp(total)[1] - _ENERGY_BITS) if total else 1.0
     return unit, [np.rint(some / unit).astype(np.int64) for some in numbers]
 
 
 def spin_states(data: SpinLadder, replicas: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """The states [variable, slot] of the variables that move, in the order of the graph."""
+    """Return the states [variable, slot] of the updated variables, in the order of the graph."""
     words = replicas.reshape(data.words, -1)[:, data.model.raster]
     word, bit = np.divmod(data.place, LANES)
     return ((words[word] >> bit.astype(np.uint64)[:, None]) & _ONE).astype(np.uint8).T
@@ -194,7 +194,7 @@ def spin_states(data: SpinLadder, replicas: NDArray[np.uint64]) -> NDArray[np.ui
 def put_spin_states(
     data: SpinLadder, replicas: NDArray[np.uint64], states: NDArray[np.uint8]
 ) -> None:
-    """Take up states [variable, slot], as `spin_states` returns them."""
+    """Replace the states [variable, slot] by those that `spin_states` returned."""
     words = np.zeros((data.words, len(data.model.raster)), np.uint64)
     for slot, place in enumerate(data.place.tolist()):
         words[place // LANES] |= states[:, slot].astype(np.uint64) << np.uint64(place % LANES)
@@ -203,7 +203,7 @@ def put_spin_states(
 
 @literal
 def _update(spins, block, place, key0, key1, quad, sweep, x, betas):
-    """Update one spin on 64 levels."""
+    """Update one spin at 64 levels."""
     variable = np.uint32(spins.variable[place])
     bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, spins.base[0])
     new = lanes_of(LANES, _BYTE)
@@ -218,7 +218,7 @@ def _update(spins, block, place, key0, key1, quad, sweep, x, betas):
 
 @literal
 def _sweep(data, key0, key1, sweep, replicas):
-    """Update every spin on all levels."""
+    """Update every spin at all levels."""
     spins, places = data.model.spins, len(data.model.variable)
     for word in range(data.words):
         x, betas = replicas[word * places : (word + 1) * places], data.betas[word]
@@ -231,7 +231,7 @@ def _sweep(data, key0, key1, sweep, replicas):
 
 @literal
 def _energies(data, chain, replicas):
-    """The energies of all slots."""
+    """Compute the energies of all slots."""
     model, places = data.model, len(data.model.variable)
     sums = lanes_of(LANES, _SUM)
     for word in range(data.words):
@@ -252,7 +252,7 @@ def _energies(data, chain, replicas):
 
 @kernel
 def _grow(model, differ, cluster):
-    """Let clusters grow along pairs, where the ladders differ, until they are whole."""
+    """Grow clusters along pairs where the ladders differ, until they are complete."""
     places, down, grown = len(model.raster), False, True
     while grown:
         grown = False
@@ -272,11 +272,12 @@ def _grow(model, differ, cluster):
 
 @kernel
 def _houdayer(data, chain, replicas):
-    """A Houdayer move between the two ladders at every level (Houdayer 2001; Zhu et al. 2015).
+    """Make a Houdayer move between both ladders at every level (Houdayer 2001; Zhu et al. 2015).
 
-    Two states at one temperature exchange the values of one connected part of where they differ:
-    the sum of their energies stays. Afterwards they differ at the same variables, so that the way
-    back is as likely: no rejection is needed. The clusters of 64 levels grow together.
+    Two states at one temperature exchange the values of one connected component of their
+    difference: the sum of their energies does not change. Afterwards they differ at the same
+    variables, so the reverse move is equally likely, and no rejection is needed. The clusters of 64
+    levels grow together.
     """
     places, levels = len(data.model.variable), len(data.beta)
     differ, cluster = chain.scratch[:places], chain.scratch[places : 2 * places]
@@ -305,7 +306,7 @@ def _houdayer(data, chain, replicas):
 
 @kernel
 def spins_sweep(data, model, chain, replicas):
-    """A round: a sweep on every level, Houdayer moves, exchanges."""
+    """Make a round: a sweep of every level, Houdayer moves, exchanges."""
     places, rounds = len(data.model.variable), np.int64(chain.carried[data.own + ROUNDS])
     key0, key1 = ladder_keys(data, chain)
     for k in range(data.sweeps):
@@ -320,7 +321,7 @@ def spins_sweep(data, model, chain, replicas):
 
 @kernel
 def spins_begin(data, model, chain, replicas):
-    """Put the chain's state on all levels."""
+    """Copy the chain's state to all levels."""
     places = len(data.model.variable)
     for place in range(places):
         word = ~_NONE if chain.x[data.model.variable[place]] else _NONE
@@ -331,7 +332,7 @@ def spins_begin(data, model, chain, replicas):
 
 @kernel
 def _bit(data, slot, word):
-    """The bit of a slot in a word; 0 if it is in another one."""
+    """Return the bit of a slot in a word; 0 if it is in another word."""
     here = data.place[slot]
     return _ONE << np.uint64(here % LANES) if here // LANES == word else _NONE
 

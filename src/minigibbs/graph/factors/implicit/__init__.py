@@ -1,1 +1,1 @@
-"""Implicit factors: all pairs of variables, given by a rule."""
+"""Implicit factors: all pairs of variables, defined by a rule."""

@@ -1,8 +1,8 @@
-"""Implicit groups: every pair of variables is a factor, and none is stored.
+"""Implicit groups: every pair of variables is a factor, and none is explicit.
 
-A fully connected model of nine million variables has 4e13 factors. Such a group keeps what fixes
-them all (a table of displacements, a number, two thin matrices), and the default sampler draws from
-it.
+A fully connected model of nine million variables has 4e13 factors. Such a group stores the data
+that define them (a table of displacements, a number, two thin matrices), and the default sampler
+draws from it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 PAIR_KINDS = {"potts": Potts, "ising": Ising}
-CHUNK = 2**22  # numbers that energies take at a time
-_STORED_BYTES = 64  # a pair while it is expanded, stored and packed
+CHUNK = 2**22  # numbers per batch of energies
+_STORED_BYTES = 64  # bytes of a pair while it is expanded, stored and packed
 
 
 @checked(GraphError)
@@ -39,7 +39,7 @@ class Implicit(Factors):
 
     @property
     def scope(self) -> NDArray[np.int32]:
-        """There is none: the scopes are all pairs."""
+        """Raise an error: implicit groups have no scopes."""
         raise GraphError(f"a {self.kind} group is implicit; use its stored() form")
 
     def __len__(self) -> int:
@@ -50,51 +50,51 @@ class Implicit(Factors):
 
     @property
     def energy_per_weight(self) -> float:
-        """The paper's M over |weight|: an Ising factor goes from -weight to +weight."""
+        """The paper's M divided by |weight|: an Ising factor ranges from -weight to +weight."""
         return 2.0 if self.form == "ising" else 1.0
 
     @property
     def is_counted(self) -> bool:
-        """Whether `local_weights` and `degrees` are what they say, and not upper bounds."""
+        """Whether `local_weights` and `degrees` are exact, and not upper bounds."""
         return True
 
     def energy_cost(self, values: int) -> float:
-        """Approximate nanoseconds of an energy, for a largest domain of `domain` values."""
+        """Predict nanoseconds per energy, for a largest domain of `values` values."""
         return 10.0 * self.variables * self._vectors(values)
 
     def _vectors(self, values: int) -> int:
-        """How many vectors `agreement` makes of a state, at most."""
+        """Return the largest number of vectors that `agreement` makes of a state."""
         return 1 if self.form == "ising" else min(values, self.variables)
 
     @property
     def counting(self) -> int:
-        """About how many steps `local_weights` and `degrees` take."""
+        """Approximate number of operations of `local_weights` and `degrees`."""
         return self.variables
 
     @abstractmethod
     def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
-        """The weights of some pairs."""
+        """Return the weights of some pairs."""
 
     @abstractmethod
     def local_weights(self) -> NDArray[np.float64]:
-        """For each variable the sum of |weight| over its pairs."""
+        """Sum |weight| over the pairs of each variable."""
 
     @abstractmethod
     def degrees(self) -> NDArray[np.int64]:
-        """For each variable how many of its pairs have a weight other than 0."""
+        """Count the pairs of each variable with nonzero weight."""
 
     def energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """The sum of the factors in each row of states, some rows at a time to bound memory."""
+        """Sum the factors in each row of states, in batches of rows to limit memory."""
         step = max(1, CHUNK // self.variables)
         pieces = [states[first : first + step] for first in range(0, len(states), step)]
         return np.concatenate([np.empty(0), *(self._energies(piece) for piece in pieces)])
 
     @abstractmethod
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """The sum of the factors in each of a few rows of states."""
+        """Sum the factors in each of a few rows of states."""
 
     def stored(self) -> Factors:
-        """The same factors written out, for small graphs."""
+        """Convert to explicit factors, for small graphs."""
         memory.require(
             len(self) * _STORED_BYTES, f"storing {len(self):,} pairs", "keep them implicit"
         )
@@ -102,7 +102,7 @@ class Implicit(Factors):
         return PAIR_KINDS[self.form](i, j, self.pair_weights(i, j))
 
     def resolve(self, domains: Domains, group: int) -> Implicit:
-        """Return the group itself, which must join all variables of the graph."""
+        """Return the group itself, which must have as many variables as the graph."""
         if self.variables != len(domains):
             raise GraphError(
                 f"{self.kind} group {group} joins {self.variables:,} variables, but the graph has "
@@ -111,7 +111,7 @@ class Implicit(Factors):
         return self
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Spins have two values."""
+        """Raise an error if spins do not have two values."""
         if self.form == "ising" and (domains.sizes != 2).any():
             variable = int(np.flatnonzero(domains.sizes != 2)[0])
             raise GraphError(
@@ -120,24 +120,24 @@ class Implicit(Factors):
             )
 
     def where(self, factor: int, group: int | None = None) -> str:
-        """The group as errors call it; its factors have no numbers."""
+        """Return the group's description in error messages; its factors have no indices."""
         return f"{self.kind} group" + ("" if group is None else f" {group}")
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Implicit:  # type: ignore[override]
-        """Stay as it is: samplers that can draw from it find it in `graph.implicits`."""
+        """Return the group itself; samplers that can draw from it read `graph.implicits`."""
         return self
 
 
 def read_form(group: str, form: str) -> str:
-    """Check the kind of pair."""
+    """Check the form of pairs."""
     if form not in PAIR_KINDS:
         raise GraphError(f"{group}: kind must be potts or ising, got {form!r}")
     return form
 
 
 def value_counts(states: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """(row, value, count) of the values in each row, at a cost that no domain's size changes."""
-    ordered = np.sort(states, axis=1, kind="stable")  # a radix sort of small types
+    """Return (row, value, count) of the values in each row; the cost is independent of domains."""
+    ordered = np.sort(states, axis=1, kind="stable")  # this is a radix sort for small types
     new = np.ones(ordered.shape, dtype=np.bool_)
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     start = np.flatnonzero(new)
@@ -148,7 +148,7 @@ def value_counts(states: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDAr
 def agreement(
     states: NDArray[Any], form: str, most: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Vectors v, at most `most` at a time, and the row of states that each belongs to.
+    """Yield vectors v, at most `most` at a time, and the row of states of each.
 
     The factor of a pair is weight * v_i * v_j, summed over the vectors of its row: the spins, or an
     indicator for each value that more than one variable has.

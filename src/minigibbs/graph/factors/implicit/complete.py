@@ -1,4 +1,4 @@
-"""Every pair alike: the Curie-Weiss model and its Potts form, implicit."""
+"""Implicit groups with one weight for all pairs: the Curie-Weiss model and its Potts form."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ class Complete(Implicit):
     weight: float
 
     def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
-        """All the same."""
+        """Return the common weight."""
         return np.full(len(i), self.weight)
 
     def local_weights(self) -> NDArray[np.float64]:
-        """All the same."""
+        """Return the sum of |weight|, equal for all variables."""
         return np.full(self.variables, abs(self.weight) * (self.variables - 1))
 
     def degrees(self) -> NDArray[np.int64]:
-        """All others."""
+        """Return the number of other variables."""
         return np.full(self.variables, (self.variables - 1) if self.weight else 0)
 
     def energy_cost(self, values: int) -> float:
-        """Values are counted: spins by a sum, others by sorting."""
+        """Predict nanoseconds: spins are counted by a sum, other values by sorting."""
         return (0.2 if self.form == "ising" else 15.0) * self.variables
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """Pairs counted through the number of variables in each value."""
+        """Compute energies from the number of variables with each value."""
         n = float(self.variables)
         if self.form == "ising":
             spin = 2.0 * np.count_nonzero(states, axis=1).astype(np.float64) - n
@@ -73,5 +73,5 @@ class Complete(Implicit):
         return energies
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"n": self.variables, "weight": self.weight, "kind": self.form}

@@ -1,4 +1,4 @@
-"""Copies of an implicit group, each scaled: what a sampler of many temperatures draws from."""
+"""Scaled copies of an implicit group, for samplers with many temperatures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from minigibbs.graph.factors.implicit.base import Implicit
 
 
 class Copied(Implicit):
-    """A group once for each scale; variable i of copy c is number i * copies + c.
+    """One copy of a group for each scale; variable i of copy c has index i * copies + c.
 
-    Scales lie between 0 and 1, so that what bounds the group bounds every copy. Copies of
-    different numbers have no factors between them.
+    Scales are between 0 and 1, so that bounds for the group are bounds for every copy. Different
+    copies have no factors between them.
     """
 
     kind = "copied"
@@ -32,34 +32,34 @@ class Copied(Implicit):
 
     @property
     def is_counted(self) -> bool:
-        """As the group itself."""
+        """Whether the group's local weights and degrees are exact."""
         return self.group.is_counted
 
     def energy_cost(self, values: int) -> float:
-        """That of all copies."""
+        """Predict nanoseconds per energy of all copies."""
         return len(self.scales) * self.group.energy_cost(values)
 
     @property
     def counting(self) -> int:
-        """Of all copies."""
+        """Approximate number of operations for all copies."""
         return self.group.counting * len(self.scales)
 
     def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
-        """Those of the group, scaled; 0 between two copies."""
+        """Return the weights of the group, scaled; 0 between two copies."""
         copies = len(self.scales)
         weights = self.scales[i % copies] * self.group.pair_weights(i // copies, j // copies)
         return np.where(i % copies == j % copies, weights, 0.0)
 
     def local_weights(self) -> NDArray[np.float64]:
-        """Those of the group, scaled."""
+        """Return the local weights of the group, scaled."""
         return np.outer(self.group.local_weights(), self.scales).ravel()
 
     def degrees(self) -> NDArray[np.int64]:
-        """Those of the group; 0 at a scale of 0."""
+        """Return the degrees of the group; 0 for a scale of 0."""
         return np.outer(self.group.degrees(), self.scales > 0.0).ravel()
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """The sum over the copies."""
+        """Sum the energies of the copies."""
         copies = len(self.scales)
         own = [
             scale * self.group.energies(np.ascontiguousarray(states[:, c::copies]))
@@ -68,5 +68,5 @@ class Copied(Implicit):
         return np.sum(own, axis=0)  # type: ignore[no-any-return]
 
     def arrays(self) -> dict[str, Any]:
-        """Copies are made for a run, and never written."""
+        """Raise an error: copies are created for a run, and never written."""
         raise GraphError("copied: copies of a group are not written to files; write the group")

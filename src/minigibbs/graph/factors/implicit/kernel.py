@@ -27,7 +27,7 @@ class Kernel(Implicit):
     Parameters
     ----------
     shape : sequence of int
-        The sides of the grid. Variables are numbered along its last axis first.
+        The sides of the grid. Variables are numbered in C order: the last axis is the fastest.
     weight : callable or array-like
         A function of the displacement, with one array per axis: `lambda r, c: 4.6 * np.exp(-1.5 *
         (r**2 + c**2))`. It must be even: the same for d and -d. Or a table: centered and of odd
@@ -48,7 +48,7 @@ class Kernel(Implicit):
 
     kind = "kernel"
     shape: tuple[int, ...]
-    half: NDArray[np.float64]  # weights of the places after the table's center, see `sides`
+    half: NDArray[np.float64]  # weights at indices after the table's center, see `sides`
     sides: tuple[
         int, ...
     ]  # of the table of displacements; 2 * reach + 1, or the grid's if periodic
@@ -84,7 +84,7 @@ class Kernel(Implicit):
 
     @property
     def center(self) -> int:
-        """The place of displacement 0 in the flat table."""
+        """The index of displacement 0 in the flat table."""
         return 0 if self.periodic else math.prod(self.sides) // 2
 
     @property
@@ -93,7 +93,7 @@ class Kernel(Implicit):
         return tuple(0 if self.periodic else side // 2 for side in self.sides)
 
     def table(self) -> NDArray[np.float64]:
-        """Weights by displacement: centered, or from 0 on if periodic."""
+        """Return weights by displacement: centered, or starting at 0 if periodic."""
         if self.periodic:
             flat = np.concatenate([[0.0], self.half])
         else:
@@ -101,7 +101,7 @@ class Kernel(Implicit):
         return flat.reshape(self.sides)
 
     def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
-        """Looked up by displacement."""
+        """Look up weights by displacement."""
         table, inside, index = self.table(), np.ones(len(i), dtype=bool), []
         here, there = np.unravel_index(i, self.shape), np.unravel_index(j, self.shape)
         for a, b, side, reach in zip(here, there, self.sides, self.reach, strict=True):
@@ -111,15 +111,15 @@ class Kernel(Implicit):
         return np.where(inside, table[tuple(index)], 0.0)
 
     def local_weights(self) -> NDArray[np.float64]:
-        """Window sums of the table of |weight|."""
+        """Compute window sums of the table of |weight|."""
         return self._windows(np.abs(self.table()))
 
     def degrees(self) -> NDArray[np.int64]:
-        """Window sums of where the weight is not 0."""
+        """Compute window sums of the indicator of nonzero weights."""
         return np.rint(self._windows((self.table() != 0).astype(np.float64))).astype(np.int64)
 
     def _windows(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For each variable the sum of the table over displacements that stay on the grid."""
+        """Sum the table for each variable over displacements that stay on the grid."""
         if self.periodic:
             return np.full(self.variables, table.sum())
         total = np.pad(table, [(1, 0)] * table.ndim)
@@ -137,12 +137,12 @@ class Kernel(Implicit):
         return result.ravel()
 
     def energy_cost(self, values: int) -> float:
-        """A fast Fourier transform for each value."""
+        """Predict nanoseconds of a fast Fourier transform for each value."""
         room = math.prod(n + r for n, r in zip(self.shape, self.reach, strict=True))
         return (10.0 + 1.0 * math.log2(room)) * room * self._vectors(values)
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """By fast Fourier transforms, O(n log n) for each value, and Parseval's identity."""
+        """Compute energies by Fourier transforms, O(n log n) per value, and Parseval's identity."""
         from scipy.fft import rfftn
 
         spectrum, sides = self._spectrum
@@ -159,8 +159,8 @@ class Kernel(Implicit):
     def _spectrum(self) -> tuple[NDArray[np.float64], tuple[int, ...]]:
         """S with sum over w of S_w * |V_w|^2 = half the sum over i, j of weight_ij * v_i * v_j.
 
-        V is the real transform of v on a grid of the sides that come second: so large that no
-        displacement leads around it, unless the kernel is periodic.
+        V is the real transform of v on a grid with the sides in the second entry, which are so
+        large that no displacement wraps around, unless the kernel is periodic.
         """
         from scipy.fft import next_fast_len, rfftn
 
@@ -173,11 +173,11 @@ class Kernel(Implicit):
             around = np.zeros(sides)
             around[np.ix_(*places)] = self.table()
         spectrum = rfftn(around).real  # an even function has a real transform
-        spectrum[..., 1 : (sides[-1] + 1) // 2] *= 2.0  # these waves stand for their mirror images
+        spectrum[..., 1 : (sides[-1] + 1) // 2] *= 2.0  # for the mirror images of these waves
         return 0.5 / math.prod(sides) * spectrum.ravel(), sides
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {
             "shape": np.array(self.shape),
             "weight": self.table(),
@@ -219,9 +219,9 @@ def _check_table(
 def _evaluated(
     weight: Callable[..., ArrayLike], sides: tuple[int, ...], periodic: bool
 ) -> Callable[[int], NDArray[np.float64]]:
-    """The function's values for one displacement along the first axis and all along the others."""
+    """Return a function of a row: values at one displacement of the first axis and all others."""
     axes = [np.arange(side) - (0 if periodic else side // 2) for side in _by_rows(sides)]
-    if periodic:  # the shortest way round
+    if periodic:  # the shortest displacement
         axes = [np.where(2 * axis > len(axis), axis - len(axis), axis) for axis in axes]
     others = np.meshgrid(*axes[1:], indexing="ij")
 
@@ -236,12 +236,12 @@ def _evaluated(
 
 
 def _by_rows(sides: tuple[int, ...]) -> tuple[int, ...]:
-    """Sides of the table with a first axis to go along: a line is one row."""
+    """Return sides of the table with an axis of rows; a one-dimensional table is one row."""
     return sides if len(sides) > 1 else (1, *sides)
 
 
 def _require_room(sides: tuple[int, ...], periodic: bool) -> None:
-    """Refuse a table of displacements that does not fit, before the function is evaluated."""
+    """Refuse a table of displacements that exceeds memory, before the function is evaluated."""
     total = math.prod(sides)
     width, half = total // _by_rows(sides)[0], total if periodic else total // 2
     what = f"kernel: a table of {total:,} displacements"
@@ -251,7 +251,7 @@ def _require_room(sides: tuple[int, ...], periodic: bool) -> None:
 def _read_half(
     rows: Callable[[int], NDArray[np.float64]], sides: tuple[int, ...], periodic: bool
 ) -> NDArray[np.float64]:
-    """The weights after the center of the flat table, checked row by row to be finite and even."""
+    """Read the weights after the center of the flat table; check that they are finite and even."""
     grid, total = _by_rows(sides), math.prod(sides)
     width, center = total // grid[0], 0 if periodic else total // 2
     half = np.empty(total - center - 1)
@@ -278,13 +278,13 @@ def _check_even(
     first: int,
     periodic: bool,
 ) -> None:
-    """A pair has one weight, so the weight of d must be that of -d."""
+    """Check that the weight of d is that of -d, since a pair has one weight."""
     mirror = (sides[0] - first) % sides[0] if periodic else sides[0] - 1 - first
     other = rows(mirror).reshape(sides[1:])[(slice(None, None, -1),) * (len(sides) - 1)]
     if periodic:
         other = np.roll(other, 1, axis=tuple(range(other.ndim)))
     same = np.isclose(values, other.ravel(), rtol=1e-9, atol=1e-300)
-    same |= ~np.isfinite(values)  # at displacement 0, which is never used
+    same |= ~np.isfinite(values)  # displacement 0 is never used
     if not same.all():
         place = int(np.flatnonzero(~same)[0])
         raise GraphError(
@@ -296,8 +296,8 @@ def _check_even(
 def _crop(
     half: NDArray[np.float64], sides: tuple[int, ...]
 ) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-    """Crop the rim of the table where all weights are 0."""
-    if len(half) and half[-1] != 0:  # the far corner is in use
+    """Crop the border of the table if all of its weights are 0."""
+    if len(half) and half[-1] != 0:  # the far corner is nonzero
         return half, sides
     used = np.flatnonzero(half) + math.prod(sides) // 2 + 1
     if not len(used):

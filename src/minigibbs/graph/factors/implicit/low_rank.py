@@ -13,7 +13,7 @@ from minigibbs.graph.factors.base import read_log_potential
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system.boundary import checked
 
-_MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
+_MOST_COUNTED = 10**9  # pairs that can be evaluated one by one in a few seconds
 
 
 @checked(GraphError)
@@ -53,7 +53,7 @@ class LowRank(Implicit):
         left = read_log_potential(self.kind, a, None, 1)
         right = left if b is None else read_log_potential(self.kind, b, None, 1)
         if right.shape == left.shape and (right == left).all():
-            right = left  # as it was before it went through a file
+            right = left  # so that equal matrices from a file are shared
         if left.ndim != 2 or left.shape != right.shape or len(left) < 2:
             raise GraphError(
                 "low-rank: a and b must have one row per variable and the same shape, got "
@@ -63,14 +63,14 @@ class LowRank(Implicit):
         vars(self).update(a=left, b=right, variables=len(left), form=form)
 
     def bounds(self) -> NDArray[np.float64]:
-        """C with |weight_ij| <= c_i * c_j, by Cauchy and Schwarz."""
+        """Return c with |weight_ij| <= c_i * c_j, by the Cauchy-Schwarz inequality."""
         bound: NDArray[np.float64] = np.maximum(
             np.linalg.norm(self.a, axis=1), np.linalg.norm(self.b, axis=1)
         )
         return bound
 
     def reach(self) -> NDArray[np.float64]:
-        """For each variable no less than the sum of |weight| over its pairs, in O(n * rank)."""
+        """Bound the sum of |weight| over the pairs of each variable, in O(n * rank)."""
         bound, (a, b) = self.bounds(), (np.abs(self.a), np.abs(self.b))
         columns = 0.5 * (a @ b.sum(axis=0) + b @ a.sum(axis=0))
         reach: NDArray[np.float64] = np.minimum(columns, bound * bound.sum())
@@ -78,11 +78,11 @@ class LowRank(Implicit):
 
     @property
     def thin(self) -> tuple[int, int]:
-        """The rank, and how many different matrices there are."""
+        """The rank, and the number of different matrices."""
         return self.a.shape[1], 1 if self.b is self.a else 2
 
     def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
-        """The symmetric part of a_i . b_j."""
+        """Compute the symmetric part of a_i . b_j."""
         weights: NDArray[np.float64] = 0.5 * (
             np.einsum("pk,pk->p", self.a[i], self.b[j])
             + np.einsum("pk,pk->p", self.a[j], self.b[i])
@@ -91,20 +91,20 @@ class LowRank(Implicit):
 
     @property
     def counting(self) -> int:
-        """All pairs: nothing shorter is known."""
+        """The number of ordered pairs, all of which are evaluated."""
         return self.variables**2
 
     @property
     def is_counted(self) -> bool:
-        """Whether the pairs are few enough to look at each."""
+        """Whether the pairs are few enough to be evaluated."""
         return self.counting <= _MOST_COUNTED
 
     def local_weights(self) -> NDArray[np.float64]:
-        """Row by row; of very many rows the bound `reach`."""
+        """Compute sums by row, or the bound `reach` for very many rows."""
         return self._rows[0]
 
     def degrees(self) -> NDArray[np.int64]:
-        """Row by row; of very many rows all others, where a row is not 0."""
+        """Count by row; for very many rows assume that nonzero rows have pairs with all others."""
         return self._rows[1]
 
     @cached_property
@@ -124,11 +124,11 @@ class LowRank(Implicit):
         return local, degrees
 
     def energy_cost(self, values: int) -> float:
-        """Sums of the matrices over each value."""
+        """Predict nanoseconds for the sums of the matrices over each value."""
         return (5.0 + 2.0 * float(self.a.shape[1])) * self.variables * self._vectors(values)
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """Through the sums of a and b over each value."""
+        """Compute energies from the sums of a and b over each value."""
         own, total = np.einsum("ik,ik->i", self.a, self.b), np.zeros(len(states))
         for row, v in agreement(states, self.form, max(1, CHUNK // self.variables)):
             squares = np.einsum("rk,rk->r", v @ self.a, v @ self.b) - v**2 @ own
@@ -136,5 +136,5 @@ class LowRank(Implicit):
         return 0.5 * total
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return {"a": self.a, "b": self.b, "kind": self.form}

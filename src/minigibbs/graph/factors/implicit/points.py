@@ -22,20 +22,20 @@ if TYPE_CHECKING:  # compiling tools are slow to import
     from minigibbs.kernels.decay import Decay, OwnDecay
 
 RULES = ("gaussian", "laplace", "power")
-_SLOTS = (1_000_000, 4_000_000, 16_000_000)  # of all tables: up to 128 MB
-_WORTH, _WORTHY = 2.0, 0.1  # pairs of every update, and their share, that larger ones must save
-_MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
-_MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
-_LEAST_NORM = 1e-8  # values below it are left out of normalizations
-_LEAST_ENERGY = 1e-14  # and of energies
-_ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, by which to see what bounds are worth
-_SUMMED = 10_000_000  # pairs that are summed for the largest of all sums
-_TRIED = 2000  # pairs on which a user's bound is tried
+_SLOTS = (1_000_000, 4_000_000, 16_000_000)  # entries of all tables: up to 128 MB
+_WORTH, _WORTHY = 2.0, 0.1  # pairs per update, and their share, that larger tables must save
+_MOST_COUNTED = 10**9  # pairs that can be evaluated one by one in a few seconds
+_MOST_LOOKED_UP = 512  # points whose pairs are all stored for energies
+_LEAST_NORM = 1e-8  # smaller values are excluded from normalizations
+_LEAST_ENERGY = 1e-14  # smaller values are excluded from energies
+_ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, for measuring the acceptance of proposals
+_SUMMED = 10_000_000  # pairs that are summed to find the largest sum
+_TRIED = 2000  # pairs on which a user's bound is tested
 _NOT_FINITE = (
     "points: the bound of the kernel is not finite, in single precision, for some two boxes; it "
     "must be for every two, also for a point and itself"
 )
-_LIMIT = 1e15  # features beyond have no differences in single precision
+_LIMIT = 1e15  # larger features have no differences in single precision
 
 
 @checked(GraphError)
@@ -146,7 +146,7 @@ class Points(Implicit):
 
     @cached_property
     def rule(self) -> Decay | OwnDecay:
-        """The kernel as compiled code sees it."""
+        """The kernel as a rule for compiled code."""
         from minigibbs.kernels.decay import GAUSSIAN, LAPLACE, POWER, Decay, OwnDecay
 
         if isinstance(self.kernel, PointKernel):
@@ -168,7 +168,7 @@ class Points(Implicit):
         return self._bare_tree if (self.scale == 1.0).all() else scaled(self._bare_tree, self.scale)
 
     def _scales(self, norms: ArrayLike | str | None) -> NDArray[np.float32]:
-        """1 / sqrt(n_i), in the precision in which it is used."""
+        """Compute 1 / sqrt(n_i), in the precision in which it is used."""
         n = self.variables
         if norms is None:
             return np.ones(n, dtype=np.float32)
@@ -190,7 +190,7 @@ class Points(Implicit):
 
     @cached_property
     def tables(self) -> Tables:
-        """What points are drawn from, for every source."""
+        """The tables from which points are drawn, one per source."""
         from minigibbs.kernels.box_tables import choose_tables, make_tables
 
         bounds, sizes = choose_tables(self.tree, self.rule, _SLOTS[0])
@@ -208,7 +208,7 @@ class Points(Implicit):
         return tables
 
     def bounds(self) -> NDArray[np.float64]:
-        """For each variable no less than the sum of |weight| over its pairs: what is proposed."""
+        """Bound the sum of |weight| over the pairs of each variable: the rate of proposals."""
         tables, result = self.tables, np.empty(self.variables)
         result[self.tree.order] = tables.size * tables.weight[tables.source]
         result *= abs(self.weight) * self.scale.astype(np.float64)
@@ -216,14 +216,14 @@ class Points(Implicit):
 
     @cached_property
     def kept(self) -> float:
-        """The share of proposals that the true weight keeps, by some variables."""
+        """The share of proposals that the true weight keeps, estimated from some variables."""
         rows, sums = self._some
         proposed = float(self.bounds()[rows].sum())
         return min(float(sums.sum()) / proposed, 1.0) if proposed > 0.0 else 1.0
 
     @cached_property
     def typical(self) -> float:
-        """The sum of |weight| that a tenth of the variables exceed, by some of them."""
+        """The 0.9 quantile of the sums of |weight|, estimated from some variables."""
         return float(np.quantile(self._some[1], 0.9))
 
     @cached_property
@@ -235,7 +235,7 @@ class Points(Implicit):
 
     @cached_property
     def largest(self) -> float:
-        """No less than any variable's sum of |weight|: true sums where the bounds are largest."""
+        """A bound on all variables' sums of |weight|: exact sums where the bounds are largest."""
         bounds = self.bounds()
         most = min(max(_SUMMED // self.variables, 1), self.variables)
         strongest = np.argsort(-bounds, kind="stable")
@@ -244,27 +244,27 @@ class Points(Implicit):
         return max(true, others)
 
     def _sums(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The sums of |weight| over the pairs of some variables."""
+        """Sum |weight| over the pairs of some variables."""
         from minigibbs.kernels.boxes import row_sums
 
         return abs(self.weight) * row_sums(self.tree, self.rule, self.places[rows])
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
-        """By variable where its point is in the tree's order."""
+        """The position in the tree's order of each variable's point."""
         places = np.empty(self.variables, dtype=np.int64)
         places[self.tree.order] = np.arange(self.variables)
         return places
 
     def _row(self, i: int) -> NDArray[np.float64]:
-        """The weights of one variable's pairs, 0 for itself."""
+        """Compute the weights of one variable's pairs, 0 for itself."""
         every = np.arange(self.variables)
         row = self.pair_weights(np.full(self.variables, i), every)
         row[i] = 0.0
         return row
 
     def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
-        """The weights of some pairs."""
+        """Compute the weights of some pairs."""
         from minigibbs.kernels.boxes import pair_values
 
         i, j = self.places[i], self.places[j]
@@ -272,21 +272,21 @@ class Points(Implicit):
 
     @property
     def counting(self) -> int:
-        """All pairs."""
+        """The number of ordered pairs."""
         return self.variables**2
 
     def energy_cost(self, values: int) -> float:
-        """An energy looks at all pairs that are not negligible."""
+        """Predict nanoseconds of an energy, which evaluates all pairs that are not negligible."""
         vectors = self._vectors(values) if self.variables <= _MOST_LOOKED_UP else 2
         return 0.5 * self.counting * vectors
 
     @property
     def is_counted(self) -> bool:
-        """Whether the pairs are few enough to look at each."""
+        """Whether the pairs are few enough to be evaluated."""
         return self.counting <= _MOST_COUNTED
 
     def local_weights(self) -> NDArray[np.float64]:
-        """Summed; of very many points the bounds by which they are drawn."""
+        """Sum |weight| exactly, or for very many points return the bounds of the proposals."""
         if not self.is_counted:
             return self.bounds()
         return self._local
@@ -299,7 +299,7 @@ class Points(Implicit):
         return abs(self.weight) * self.scale.astype(np.float64) * sums
 
     def degrees(self) -> NDArray[np.int64]:
-        """All others; of a kernel of your own some may have weight 0."""
+        """Return the number of other points; for a `PointKernel`, count the nonzero weights."""
         everybody = np.full(self.variables, self.variables - 1 if self.weight else 0)
         if not isinstance(self.kernel, PointKernel) or not self.is_counted:
             return everybody
@@ -307,9 +307,9 @@ class Points(Implicit):
         return np.array([np.count_nonzero(row) for row in rows], dtype=np.int64)
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """Pairs of the same value, box by box; for spins s_i s_j = 2 [x_i == x_j] - 1.
+        """Sum pairs of the same value, box by box; for spins s_i s_j = 2 [x_i == x_j] - 1.
 
-        Of few points there may be very many states, and their pairs are looked up.
+        For few points, possibly with very many states, a matrix of all weights is used.
         """
         if self.variables <= _MOST_LOOKED_UP:
             return self._looked_up(states)
@@ -346,7 +346,7 @@ class Points(Implicit):
         return float(scale @ pair_sums(self.tree, self.rule, _LEAST_ENERGY))
 
     def arrays(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         if isinstance(self.kernel, PointKernel):
             raise GraphError(
                 "points: a kernel of your own is a function and cannot be written to a file; use "
@@ -394,7 +394,7 @@ def _read_exponent(kernel: str | PointKernel, exponent: float) -> float:
 
 
 def _try_bound(tree: Tree, rule: Any) -> None:
-    """Try a user's functions on pairs at random: at least 0, symmetric, and within the bound."""
+    """Test a user's functions on random pairs: nonnegative, symmetric, and within the bound."""
     everything = (tree.low[0], tree.high[0])
     if not rule.bound(*everything, *everything) < math.inf:
         raise GraphError(_NOT_FINITE)

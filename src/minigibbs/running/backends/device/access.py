@@ -30,7 +30,7 @@ def load(name: str) -> Any:
     SampleError
         If there is no GPU.
     """
-    if not hasattr(np, "row_stack"):  # numba-cuda still asks for what NumPy 2.5 removed
+    if not hasattr(np, "row_stack"):  # numba-cuda still uses a name that NumPy 2.5 removed
         setattr(np, "row_stack", np.vstack)  # noqa: B010
     try:
         from numba import cuda
@@ -57,7 +57,7 @@ class Device:
         self._cuda: Any = cuda
 
     def free_bytes(self) -> int:
-        """Return how many bytes are free; the simulator has infinitely many."""
+        """Return the number of free bytes; the simulator reports infinitely many."""
         free: int = self._cuda.current_context().get_memory_info().free
         return free
 
@@ -75,7 +75,7 @@ class Device:
 
 
 def to_device(device: Device, value: Any) -> Any:
-    """Copy the arrays of a value to the GPU; tuples keep their type, and numbers stay."""
+    """Copy the arrays of a value to the GPU; tuples keep their type, scalars are unchanged."""
     if isinstance(value, tuple):
         parts = [to_device(device, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

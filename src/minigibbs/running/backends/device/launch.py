@@ -1,9 +1,9 @@
-"""Launches that are made again and again: their arguments are made ready once.
+"""Repeated kernel launches whose arguments are prepared once.
 
-A launch by Numba finds out the types of all arguments anew, and takes arrays apart; with a dozen
-of them that takes longer than a sweep of a million spins. Here a kernel is launched by Numba
-twice, and from then on with the words that it was given, all but the number of the sweep.
-That uses parts of Numba that may change. Where one is missing, every launch is Numba's.
+Numba determines the types of all arguments at every launch and unpacks arrays. With a dozen arrays
+this takes longer than a sweep of a million spins. Here Numba makes the first two launches. Later
+launches reuse the argument words of the second, in which only the sweep number changes. This relies
+on internals of Numba that may change. If one is missing, Numba makes every launch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Again:
-    """A configured kernel and its arguments, of which one may be a number that changes.
+    """A configured kernel and its arguments, one of which may be a number that changes.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Again:
     before : tuple
         The arguments before the number, or all of them.
     after : tuple or None
-        The arguments behind the number; None if there is no number.
+        The arguments after the number; None if there is no number.
     """
 
     def __init__(self, launch: Any, before: tuple[Any, ...], after: tuple[Any, ...] | None) -> None:
@@ -32,30 +32,30 @@ class Again:
         self._made, self._thread = 0, 0
 
     def __call__(self, number: int = 0) -> None:
-        """Launch; returns before it is done."""
+        """Launch the kernel; returns before it is done."""
         given = self.before if self.after is None else (*self.before, number, *self.after)
         if self._quick is not None and threading.get_ident() == self._thread:
             self._quick(number)
             return
         self._made += 1
-        if self._made != 2:  # many launches are made once
+        if self._made != 2:  # many kernels are launched only once
             self.launch(*given)
             return
         kernel = _launched(self.launch, given)
         if kernel is not None:
             self._quick = _quick(self.launch, kernel, self.before, self.after)
-            self._thread = threading.get_ident()  # where the device is the current one
+            self._thread = threading.get_ident()  # the thread in which the device is current
 
 
 def _launched(launch: Any, arguments: tuple[Any, ...]) -> Any:
-    """Launch by Numba; returns the compiled kernel, or None where Numba has changed."""
+    """Launch through Numba; return the compiled kernel, or None if Numba's internals differ."""
     callbacks: Any = getattr(launch, "pre_launch_callbacks", None)
     if not isinstance(callbacks, list):
         launch(*arguments)
         return None
     seen, own = [], threading.get_ident()
 
-    def watch(kernel: Any, launch: Any) -> None:  # other threads may launch the same
+    def watch(kernel: Any, launch: Any) -> None:  # other threads may launch the same kernel
         if threading.get_ident() == own:
             seen.append(kernel)
 
@@ -70,7 +70,7 @@ def _launched(launch: Any, arguments: tuple[Any, ...]) -> Any:
 def _quick(
     launch: Any, kernel: Any, before: tuple[Any, ...], after: tuple[Any, ...] | None
 ) -> Callable[[int], None] | None:
-    """A function that launches a kernel with a number; None where Numba has changed."""
+    """Return a function that launches a kernel with a number; None if Numba's internals differ."""
     try:
         core: Any = import_module("cuda.core")
         if kernel.debug or kernel.cooperative or kernel.extensions:

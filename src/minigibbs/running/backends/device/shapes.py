@@ -1,9 +1,9 @@
-"""Launch shapes: the one place that knows how many blocks and threads a device takes.
+"""Launch shapes: the only module that knows the limits of blocks and threads of a device.
 
-Every kernel is configured by `configure`. Kernels of two or three axes stride along the second and
-third, which are capped: thread k of `cuda.gridsize` threads takes items k, k + gridsize, ... A
-kernel whose threads must not stride has its second axis folded over the device's second and third;
-see `folded_block`.
+Every kernel is configured by `configure`. The second and third axes of a grid are capped, so
+kernels stride along them: thread k of `cuda.gridsize` threads computes items k, k + gridsize, ...
+If the threads of a kernel must not stride, its second axis is folded over the second and third
+axes of the device. The block along this axis is blockIdx.z * gridDim.y + blockIdx.y.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minigibbs.errors import TooLargeError
 
 
 class Limits(NamedTuple):
-    """What a launch may ask of a device; the same for every card of compute capability 3.0 on."""
+    """Limits of a launch, the same for every GPU of compute capability 3.0 or later."""
 
     grid: tuple[int, int, int] = (2**31 - 1, 65_535, 65_535)  # blocks per axis
     threads: int = 1024  # per block
@@ -43,14 +43,14 @@ def launch_shape(
     Parameters
     ----------
     items : int or tuple of int
-        Threads that have work, per axis: one, two or three of them.
+        Number of threads that have work, per axis: one, two or three axes.
     threads : int or tuple of int
-        Threads of a block, per axis; axes that are left out have one.
+        Threads of a block, per axis; omitted axes have one.
     shared : int, default 0
         Bytes of dynamic shared memory per block.
     folded : bool, default False
-        Whether all blocks of the second axis are launched, folded over the second and third axes
-        of the grid. If not, the second and third axes are capped and the kernel strides.
+        Whether all blocks of the second axis are launched, folded over the second and third
+        axes of the grid. Otherwise the second and third axes are capped and the kernel strides.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def launch_shape(
     Raises
     ------
     TooLargeError
-        If the first axis or a folded one has more blocks than a device launches, or a block more
-        threads or shared memory than a device has.
+        If the first axis or a folded axis needs more blocks than a device can launch, or a
+        block needs more threads or shared memory than a device has.
     """
     limits = LIMITS
     items = (items,) if isinstance(items, int) else items

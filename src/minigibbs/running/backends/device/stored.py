@@ -1,7 +1,7 @@
 """Compiled GPU kernels on disk, so that only the first process on a machine compiles them.
 
-Numba's own cache does not serve here. It compares the file of the kernel alone and not those of the
-functions that the kernel calls, and it identifies captured functions by numbers that differ in
+Numba's own cache is not sufficient. It compares only the file of the kernel, not the files of the
+functions that the kernel calls. It also identifies captured functions by numbers that differ in
 every process.
 """
 
@@ -28,43 +28,43 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 class UnstoredError(Exception):
-    """A kernel depends on something that has no name which is the same in every process."""
+    """A kernel depends on a value without a description that is stable across processes."""
 
 
 class StoredKernels:
-    """The compiled versions of one kernel on disk; stands in for the cache of a dispatcher.
+    """Compiled versions of one kernel on disk; replaces the cache of a dispatcher.
 
-    Damaged files and full disks cost time and nothing else: a kernel that cannot be read is
-    compiled, and one that cannot be written is compiled again in the next process. Kernels that
-    call functions outside of this package, such as a user's own observables, are never stored.
+    Damaged files and full disks cost only time. A kernel that cannot be read is compiled. A kernel
+    that cannot be written is compiled again in the next process. Kernels that call functions
+    outside this package, such as a user's own observables, are never stored.
 
     Parameters
     ----------
     function : function
         The Python function of the kernel.
     options : dict
-        The options that it is compiled with.
+        The options of its compilation.
     kind : type
-        The class of compiled kernels: numba-cuda's, which writes itself down by
-        `kernel._reduce_states()` and is made again by `kind._rebuild(**states)`.
+        The class of compiled kernels of numba-cuda. It serializes a kernel by
+        `kernel._reduce_states()` and restores it by `kind._rebuild(**states)`.
     """
 
-    compiled = 0  # kernels that this process compiled although it could have stored them
+    compiled = 0  # kernels that this process compiled and could store
     loaded = 0  # kernels that this process read from disk
 
     def __init__(self, function: Any, options: dict[str, Any], kind: Any) -> None:
         self._function, self._options, self._kind = function, options, kind
         self._folder: Path | None = None
-        with suppress(RuntimeError, OSError):  # there is no folder to write to
+        with suppress(RuntimeError, OSError):  # there is no writable folder
             self._folder = Path(FunctionCache(function)._cache_path)
 
     @property
     def cache_path(self) -> str:
-        """The folder of the files, as Numba's statistics ask for it."""
+        """The folder of the files, which Numba's statistics read."""
         return str(self._folder)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Return the kernel for these types of arguments, or None where it has to be compiled."""
+        """Return the kernel for these argument types, or None if it must be compiled."""
         path, version = self._place(signature, context.codegen())
         if path is None:
             return None
@@ -73,47 +73,47 @@ class StoredKernels:
             if stated != version:
                 return None
             kernel = self._kind._rebuild(**pickle.loads(payload))
-        except Exception:  # unpickling raises whatever damaged bytes ask for
+        except Exception:  # unpickling damaged bytes may raise any exception
             return None
         StoredKernels.loaded += 1
         return kernel
 
     def save_overload(self, signature: Any, kernel: Any) -> None:
-        """Store a kernel that was compiled, if that is possible."""
+        """Store a compiled kernel if possible."""
         path, version = self._place(signature, kernel.codegen)
         if path is None:
             return
         StoredKernels.compiled += 1
-        with suppress(Exception):  # what cannot be pickled, no room, a folder that is read-only
+        with suppress(Exception):  # unpicklable values, a full disk, a read-only folder
             payload = pickle.dumps(kernel._reduce_states())
             data = sealed(pickle.dumps((version, payload)))
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_whole(path, lambda stream: stream.write(data))
 
     def flush(self) -> None:
-        """Forget nothing: files of other versions are replaced when they are compiled."""
+        """Do nothing: files of other versions are replaced when kernels are compiled."""
 
     def _place(self, signature: Any, codegen: Any) -> tuple[Path | None, Any]:
-        """The file of a version, and what the file must state; None where it is not stored."""
+        """Return the file of a version and its expected key; (None, None) if it is not stored."""
         try:
             what = (identity(self._function), identity(signature), identity(self._options))
         except UnstoredError:
             return None, None
         if self._folder is None:
             return None, None
-        key = (what, codegen.magic_tuple())  # of the CUDA runtime, and of the architecture
+        key = (what, codegen.magic_tuple())  # CUDA runtime and architecture
         digest = hashlib.blake2b(repr(key).encode(), digest_size=12).hexdigest()
         name = f"{self._function.__name__}-{digest}.cuda"
         return self._folder / name, (key, _versions(), SOURCES)
 
 
 def identity(value: Any) -> Any:
-    """A description of what a kernel depends on that is the same in every process.
+    """Describe what a kernel depends on, identically in every process.
 
     Parameters
     ----------
     value : object
-        A function, a captured value, an option, or the types of arguments.
+        A function, a captured value, an option, or argument types.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def identity(value: Any) -> Any:
     Raises
     ------
     UnstoredError
-        If the value, or something in it, has no such description.
+        If the value, or one of its parts, has no such description.
     """
     if isinstance(value, _PLAIN):
         return type(value).__name__, repr(value)
@@ -138,7 +138,7 @@ def identity(value: Any) -> Any:
         return _named(value)
     if isinstance(value, FunctionType):
         return _function_identity(value)
-    function = getattr(value, "py_func", None)  # of Numba's dispatchers
+    function = getattr(value, "py_func", None)  # attribute of Numba's dispatchers
     if isinstance(function, FunctionType):
         return "compiled", _function_identity(function), identity(_options_of(value))
     if hasattr(value, "args") and hasattr(value, "return_type"):  # a signature
@@ -148,7 +148,7 @@ def identity(value: Any) -> Any:
 
 def _type_identity(kind: Any) -> Any:
     if isinstance(kind, types.BaseTuple):
-        named = getattr(kind, "instance_class", None)  # of named tuples
+        named = getattr(kind, "instance_class", None)  # attribute of named tuples
         return "tuple", named and _named(named), identity(tuple(getattr(kind, "types", ())))
     if isinstance(kind, types.Array | types.Number | types.Boolean | types.Record | types.NoneType):
         return "type", str(kind)
@@ -156,7 +156,7 @@ def _type_identity(kind: Any) -> Any:
 
 
 def _function_identity(function: FunctionType) -> Any:
-    """Its place and its captured values; sources of this package are compared by `SOURCES`."""
+    """Describe its location and captured values; `SOURCES` covers this package's sources."""
     if not function.__module__.startswith(_OURS):
         raise UnstoredError(function.__qualname__)
     captured = tuple(cell.cell_contents for cell in function.__closure__ or ())

@@ -1,7 +1,7 @@
 """The compiler of GPU kernels, and the options that only numba-cuda has.
 
-Kernels are written with `cuda` of this module. Its name has to be `cuda` where kernels use it,
-since the simulator looks for that name. Importing this module needs numba-cuda.
+Kernels are written with `cuda` of this module. Modules of kernels must import it by the name
+`cuda`, because the simulator replaces that name. Importing this module needs numba-cuda.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SIMULATED", "at_most", "cuda", "dispatch_by_type", "entry", "inlined
 
 SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])  # kernels run as plain Python
 
-# A function of a kernel, copied into its callers, with sums and products exactly as written.
+# A device function inlined into its callers, with sums and products exactly as written.
 inlined = cuda.jit(device=True, fastmath=False, **({} if SIMULATED else {"forceinline": True}))
 
 
@@ -28,7 +28,7 @@ def entry(function: Any = None, **options: Any) -> Any:
     Parameters
     ----------
     function : function, optional
-        The kernel; without it, a decorator is returned.
+        The kernel; if omitted, a decorator is returned.
     **options
         Options of `cuda.jit`.
     """
@@ -48,7 +48,7 @@ def at_most(registers: int | None) -> dict[str, Any]:
 
 
 def dispatch_by_type(dispatched: Iterable[tuple[Any, Any]]) -> None:
-    """Let kernels choose functions by the types of arguments, as compiled code on the CPU does.
+    """Let kernels choose functions by argument types, as compiled code on the CPU does.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Words on a GPU: several loaded at a time, taken as other numbers, and the device's own functions.
+"""Intrinsics of GPU kernels: vector loads, bit casts and the device's fast functions.
 
 Importing this module needs numba-cuda.
 """
@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 
 def _load(space, count):
-    """An intrinsic that loads a fixed number of words at a time from one of the address spaces."""
+    """Return code generation for a load of `count` consecutive words from an address space."""
 
     def generate(context, builder, signature, arguments):
         kind = signature.args[0]
@@ -33,24 +33,24 @@ _TWO_GLOBAL, _FOUR_GLOBAL, _FOUR_SHARED = _load(1, 2), _load(1, 4), _load(3, 4)
 
 @intrinsic
 def far_two(context, words, pair):
-    """Words 2 * pair and 2 * pair + 1 of an array in global memory, in one load."""
+    """Load words 2 * pair and 2 * pair + 1 of an array in global memory by one instruction."""
     return types.UniTuple(types.uint32, 2)(words, types.uint64), _TWO_GLOBAL
 
 
 @intrinsic
 def far_four(context, words, quad):
-    """Words 4 * quad, ..., 4 * quad + 3 of an array in global memory, in one load."""
+    """Load words 4 * quad, ..., 4 * quad + 3 of an array in global memory by one instruction."""
     return types.UniTuple(types.uint32, 4)(words, types.uint64), _FOUR_GLOBAL
 
 
 @intrinsic
 def near_four(context, words, quad):
-    """The same of an array in shared memory."""
+    """Load words 4 * quad, ..., 4 * quad + 3 of an array in shared memory by one instruction."""
     return types.UniTuple(types.uint32, 4)(words, types.uint32), _FOUR_SHARED
 
 
 def _instruction(name):
-    """What one of the device's instructions makes of a float."""
+    """Return code generation for a device instruction that maps a float to a float."""
 
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
@@ -61,19 +61,19 @@ def _instruction(name):
 
 @intrinsic
 def quick_power_of_2(context, value):
-    """2**value by the device's own instruction, to 2**-22."""
+    """Compute 2**value by the device's own instruction, to 2**-22."""
     return types.float32(types.float32), _instruction("ex2.approx.ftz.f32")
 
 
 @intrinsic
 def quick_root(context, value):
-    """The square root by the device's own instruction, to 2**-22."""
+    """Compute the square root by the device's own instruction, to 2**-22."""
     return types.float32(types.float32), _instruction("sqrt.approx.ftz.f32")
 
 
 @intrinsic
 def multiprocessor(context):
-    """The number of the one that a block of threads runs on."""
+    """Return the index of the multiprocessor that runs this block of threads."""
 
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(ir.IntType(32), [])
@@ -84,7 +84,7 @@ def multiprocessor(context):
 
 @intrinsic
 def as_word(context, value):
-    """The bits of a float."""
+    """Return the bits of a float as a word."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -94,7 +94,7 @@ def as_word(context, value):
 
 @intrinsic
 def as_long_double(context, low, high):
-    """The double of two words."""
+    """Return the double whose bits are two words."""
 
     def generate(context, builder, signature, arguments):
         long = ir.IntType(64)

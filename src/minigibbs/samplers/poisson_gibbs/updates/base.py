@@ -1,6 +1,6 @@
-"""What a variant of the update is, and the arrays that several variants have in common.
+"""Variants of the update, and the arrays that several variants share.
 
-All variants run the same algorithm (see `poisson_gibbs.sampler`). A variant is a file with a
+All variants implement the same algorithm (see `poisson_gibbs.sampler`). A variant is a file with a
 NamedTuple of arrays, the update that reads them, and a `Variant`. `samplers.registry.VARIANTS` has
 the condition under which it is used.
 """
@@ -25,22 +25,22 @@ from minigibbs.samplers.poisson_gibbs.split import Split
 
 HEAVY_STEP = 4  # exactly evaluated pairs of a variable are padded to a multiple of this
 
-# How a variable draws from its tail: fields of every variant's record of a variable.
+# The tail of a variable: fields of every variant's record of a variable.
 TAIL_FIELDS: list[tuple[str, Any]] = [
     ("rate", np.float64),  # (1 + theta) * L_T
     ("none", np.float64),  # exp(-rate)
     ("some", np.float64),  # exp(rate)
-    ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
-    ("gain", np.float64),  # 1 / keep: what a pair that is kept multiplies a weight by
+    ("keep", np.float64),  # theta / (1 + theta): probability of keeping a draw at its minimum
+    ("gain", np.float64),  # 1 / keep: the factor by which a kept pair multiplies a weight
 ]
-# A heavy pair: what the weight of the other variable's value is multiplied by, exp(weight), or the
-# logarithm of that.
+# A heavy pair: its other variable, and the factor for the weight of that variable's value, which is
+# exp(weight) or its logarithm.
 HEAVY_PAIR = np.dtype([("factor", np.float64), ("target", np.uint32)], align=True)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to update a variable; its update is registered for the type of `data`."""
+    """One implementation of the update of a variable, registered for the type of `data`."""
 
     name: str
     data: type  # what `prepare` returns
@@ -54,17 +54,17 @@ class Variant:
 
 
 def one_per_value(graph: FactorGraph) -> Workspace:
-    """The workspace of variants that keep a weight per value and nothing else."""
+    """Return the workspace of variants that store one weight per value and nothing else."""
     return Workspace(weights=1)
 
 
 def nothing_drawn(graph: FactorGraph, split: Split) -> bool:
-    """Whether every factor is evaluated: the update is plain Gibbs's."""
+    """Return whether every factor is evaluated, so that the update is plain Gibbs's."""
     return not graph.implicits and not split.tail.any()
 
 
 def few_pairs_drawn(graph: FactorGraph, split: Split) -> bool:
-    """Whether all factors are stored pairs or unary, draws are few and no product overflows."""
+    """Return whether all factors are explicit pairs or unary, draws few, and products in range."""
     rows = graph.packed.rows
     if graph.implicits or (rows["pair_end"] < rows["unary_begin"]).any():
         return False
@@ -73,10 +73,10 @@ def few_pairs_drawn(graph: FactorGraph, split: Split) -> bool:
 
 
 def losses_stay_precise(graph: FactorGraph, split: Split, listed: NDArray[np.bool_]) -> bool:
-    """Whether the values of no `listed` variable lose so much together that gains tell too little.
+    """Return whether no `listed` variable's values lose so much weight that gains lose precision.
 
-    Where factors of energy R repel and unary ones have a range U, the D values keep a share of
-    their base weights of at least exp(-R), and of at least exp(-R / D - U).
+    If factors of energy R repel and unary ones have a range U, the D values keep a share of their
+    base weights of at least exp(-R), and of at least exp(-R / D - U).
     """
     model, rows = graph.packed, graph.packed.rows
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
@@ -96,16 +96,16 @@ def losses_stay_precise(graph: FactorGraph, split: Split, listed: NDArray[np.boo
 def place_parts(
     parts: NDArray[np.void], owner: NDArray[np.int64], **masks: NDArray[np.bool_]
 ) -> None:
-    """For each kind of entry set how many a variable has, and where its first one is."""
+    """Set each variable's number of entries of each kind, and the index of the first."""
     for name, mask in masks.items():
         count = np.bincount(owner[mask], minlength=len(parts))
         parts[name], parts[f"{name}_start"] = count, np.cumsum(count) - count
 
 
 def place_heavy(parts: NDArray[np.void], owner: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Set the number of exactly evaluated pairs per variable and their start; returns their places.
+    """Set each variable's number and start of heavy pairs; return the pairs' indices.
 
-    `owner` is each pair's variable, in ascending order. The last place is followed by room.
+    `owner` is each pair's variable, in ascending order. The last index is followed by padding.
     """
     count = np.bincount(owner, minlength=len(parts))
     room = -(-count // HEAVY_STEP) * HEAVY_STEP
@@ -115,7 +115,7 @@ def place_heavy(parts: NDArray[np.void], owner: NDArray[np.int64]) -> NDArray[np
 
 
 def fill_blocks(kind: np.dtype[np.void], places: NDArray[np.int64], **values: Any) -> Any:
-    """Records at these places, and zeros between them, up to the end of a block."""
+    """Store records at these indices, with zeros between them, up to the end of a block."""
     size = int(places[-1]) // HEAVY_STEP * HEAVY_STEP + HEAVY_STEP if len(places) else 0
     records = np.zeros(size, dtype=kind)
     for name, value in values.items():
@@ -124,10 +124,10 @@ def fill_blocks(kind: np.dtype[np.void], places: NDArray[np.int64], **values: An
 
 
 def place_rates(parts: NDArray[np.void], split: Split) -> None:
-    """Set how many draws to expect, and what they do."""
+    """Set the expected number of draws, and their effect on weights."""
     parts["rate"] = (1 + split.theta) * split.tail
     parts["none"] = np.exp(-parts["rate"])
-    parts["some"] = np.exp(np.minimum(parts["rate"], 700.0))  # unused where `none` is that small
+    parts["some"] = np.exp(np.minimum(parts["rate"], 700.0))  # unused if `none` is that small
     parts["keep"], parts["gain"] = split.theta / (1 + split.theta), 1 + 1 / split.theta
 
 
@@ -137,7 +137,7 @@ def heavy_pairs(
     places: NDArray[np.int64],
     logs: bool = False,
 ) -> NDArray[np.void]:
-    """The exactly evaluated pairs at their places; those of no effect multiply by 1."""
+    """Lay out the heavy pairs; padding multiplies by 1."""
     weight, target = graph.packed.weight[heavy], graph.packed.target[heavy]
     factor = weight if logs else np.exp(weight)
     pairs = fill_blocks(HEAVY_PAIR, places, factor=factor, target=target)
@@ -148,7 +148,7 @@ def heavy_pairs(
 
 
 def signed_tail(graph: FactorGraph, parts: NDArray[np.void], split: Split) -> NDArray[np.void]:
-    """The tails' alias tables, whose places are other variables plus 1, signed like the weight."""
+    """Build the tails' alias tables; entries are other variables plus 1, signed like the weight."""
     model, start = graph.packed, parts["tail_start"]
     tail = alias_rows(
         start, start + parts["tail"], np.flatnonzero(~split.heavy), entry_spans(model)

@@ -1,4 +1,4 @@
-"""`general` and `strong` for graphs with groups whose sums the chain carries along."""
+"""`general` and `strong` for graphs with groups that need running sums in the chain."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import touched_workspace
+from minigibbs.samplers.poisson_gibbs.groups import begin_implicit, note_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates import general, strong
 from minigibbs.samplers.poisson_gibbs.updates.base import Variant
 from minigibbs.samplers.poisson_gibbs.updates.general import general_update
-from minigibbs.samplers.poisson_gibbs.updates.implicit import begin_implicit, note_implicit
 from minigibbs.samplers.poisson_gibbs.updates.strong import strong_update
 
 
@@ -43,24 +43,24 @@ class StrongCarryingData(NamedTuple):
 
 
 def prepare(graph: FactorGraph, split: Split) -> CarryingData:
-    """As `general` does."""
+    """Prepare the data of `general`."""
     return CarryingData(*general.prepare(graph, split))
 
 
 def prepare_strong(graph: FactorGraph, split: Split) -> StrongCarryingData:
-    """As `strong` does."""
+    """Prepare the data of `strong`."""
     return StrongCarryingData(*strong.prepare(graph, split))
 
 
 @kernel
 def carrying_begin(data, model, chain):
-    """Take the sums of the first state."""
+    """Compute the sums of the first state."""
     begin_implicit(data.implicit, chain)
 
 
 @kernel
 def carrying_update(data, model, chain, i):
-    """The update of `general`; then the sums follow."""
+    """Make the update of `general`, then update the sums."""
     value = general_update(data, model, chain, i)
     note_implicit(data.implicit, chain, i, value)
     return value
@@ -68,7 +68,7 @@ def carrying_update(data, model, chain, i):
 
 @kernel
 def strong_carrying_update(data, model, chain, i):
-    """The update of `strong`; then the sums follow."""
+    """Make the update of `strong`, then update the sums."""
     value = strong_update(data, model, chain, i)
     note_implicit(data.implicit, chain, i, value)
     return value

@@ -1,4 +1,4 @@
-"""Everything at once: general factors, long tails, implicit groups, domains of any size."""
+"""The variant for all graphs: general factors, long tails, implicit groups, any domain size."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from minigibbs.kernels.touched import (
 )
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, sum_unary, touched_workspace
+from minigibbs.samplers.poisson_gibbs.groups import draw_implicit, prepare_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import (
     HEAVY_PAIR,
@@ -37,23 +38,22 @@ from minigibbs.samplers.poisson_gibbs.updates.base import (
     place_parts,
     place_rates,
 )
-from minigibbs.samplers.poisson_gibbs.updates.implicit import draw_implicit, prepare_implicit
 from minigibbs.samplers.poisson_gibbs.updates.small import load_base, load_heavy
 from minigibbs.samplers.poisson_gibbs.updates.tail import keep_share, touch_kept
 
-# One variable.
+# The record of a variable.
 GENERAL_PART = np.dtype(
     [
         ("heavy_start", np.int64),  # its exactly evaluated pairs
         ("general_start", np.int64),  # its heavy general factors
         ("tail_start", np.int64),  # its slots of the alias table
-        ("heavy", np.int32),  # how many of each
+        ("heavy", np.int32),  # number of each
         ("general", np.int32),
         ("tail", np.int32),
-        ("dense", np.int32),  # whether to look at every value
+        ("dense", np.int32),  # whether to compute the weight of every value
         ("theta", np.float64),
         *TAIL_FIELDS,
-        ("loss", np.float64),  # what a pair that repels multiplies a weight by: keep
+        ("loss", np.float64),  # keep: the factor by which a repulsive pair multiplies a weight
     ],
     align=True,
 )
@@ -64,20 +64,20 @@ class GeneralData(NamedTuple):
 
     parts: NDArray[np.void]  # [n] of GENERAL_PART
     heavy: NDArray[np.void]  # of HEAVY_PAIR
-    general: NDArray[np.int64]  # places of heavy general factors
-    tail: NDArray[np.void]  # of ALIAS, over places
+    general: NDArray[np.int64]  # indices of heavy general factors
+    tail: NDArray[np.void]  # of ALIAS, over indices
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
-    implicit: Any  # see `updates.implicit`
+    implicit: Any  # see `poisson_gibbs.groups`
 
 
 def prepare(graph: FactorGraph, split: Split, logs: bool = False) -> GeneralData:
-    """Lay out exactly evaluated pairs and general factors, and alias tables, by variable.
+    """Lay out heavy pairs and general factors, and alias tables, by variable.
 
-    With `logs`, pairs, gains and unary factors are kept as logarithms.
+    With `logs`, pairs, gains and unary factors are stored as logarithms.
     """
     model, rows = graph.packed, graph.packed.rows
-    implicit = prepare_implicit(graph, split, logs)
+    implicit = prepare_implicit(graph, split.implicits, logs)
     if rows.strides == (0,):
         return _nothing_stored(len(rows), int(rows[0]["domain"]), implicit)
     spans = entry_spans(model)
@@ -109,7 +109,7 @@ def prepare(graph: FactorGraph, split: Split, logs: bool = False) -> GeneralData
 
 
 def _nothing_stored(variables: int, size: int, implicit: Any) -> GeneralData:
-    """Without stored factors one part serves all variables."""
+    """Build one part for all variables, if there are no explicit factors."""
     part = np.zeros(1, dtype=GENERAL_PART)
     part["theta"], part["none"], part["some"] = 1.0, 1.0, 1.0  # no draws
     part["dense"] = size <= DENSE_DOMAIN
@@ -126,7 +126,7 @@ def _nothing_stored(variables: int, size: int, implicit: Any) -> GeneralData:
 
 @kernel
 def _draw_general(part, model, chain, i, place, mode, size):
-    """Keep a drawn general factor or not; if kept, multiply every value's weight."""
+    """Keep a drawn general factor or drop it; if kept, multiply every value's weight."""
     factor, weights = model.factors[model.target[place]], chain.weights
     values = weights[size:]
     for value in range(size):
@@ -143,9 +143,9 @@ def _draw_general(part, model, chain, i, place, mode, size):
 
 @kernel
 def draw_tail(data, part, model, chain, i, mode, u, touched):
-    """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favor.
+    """Do steps 1 to 3: draw factors of the tail, keep some, multiply the weights they favor.
 
-    Returns how many values are touched.
+    Returns the number of touched values.
     """
     row = model.rows[i]
     draws = poisson_beyond(u, part.rate, part.none, chain.stream)
@@ -182,7 +182,7 @@ def _load_products(data, part, model, chain, i):
 
 @kernel
 def general_update(data, model, chain, i):
-    """Zhang and De Sa's Algorithm 2 with an exact heavy part."""
+    """Update by Zhang and De Sa's Algorithm 2 with an exact heavy part."""
     part, row, x = data.parts[i], model.rows[i], chain.x
     mode, touched = PRODUCTS if part.dense != 0 else LISTED, 0
     if mode == PRODUCTS:

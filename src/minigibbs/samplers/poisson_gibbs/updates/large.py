@@ -1,4 +1,4 @@
-"""Pairs and unary factors over large domains: only touched values are looked at.
+"""Pairs and unary factors over large domains: only weights of touched values are computed.
 
 `small` is its counterpart for small domains.
 """
@@ -28,11 +28,11 @@ from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 
 
 class LargeData(NamedTuple):
-    """What `SmallData` holds, and the unary factors' alias tables."""
+    """The fields of `SmallData`, and the unary factors' alias tables."""
 
     parts: NDArray[np.void]  # [n] of PAIR_PART
     heavy: NDArray[np.void]  # of HEAVY_PAIR
-    tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
+    tail: NDArray[np.void]  # of ALIAS; entries are other variables plus 1, signed like the weight
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
 
@@ -45,9 +45,9 @@ def prepare(graph: FactorGraph, split: Split) -> LargeData:
 
 @inlined
 def _touch_heavy(data, part, chain):
-    """Multiply the values that the exactly evaluated pairs favor; returns how long the list is.
+    """Multiply the values that heavy pairs favor; return the length of the touched list.
 
-    A block at a time, all read before any is written, so that no read waits for a write.
+    A block of pairs is read before any weight is written, so that no load waits for a store.
     """
     x, size, touched, k = chain.x, part.domain, 0, part.heavy_start
     end = k + part.heavy
@@ -82,7 +82,7 @@ def _draw_tail(data, part, chain, i, u, touched):
 
 @kernel
 def large_update(data, model, chain, i):
-    """Zhang and De Sa's Algorithm 2 with an exact heavy part."""
+    """Update by Zhang and De Sa's Algorithm 2 with an exact heavy part."""
     part = data.parts[i]
     touched = _touch_heavy(data, part, chain)
     chain.tally[EVALUATIONS] += part.heavy

@@ -1,4 +1,4 @@
-"""Nothing to draw: the update is plain Gibbs's, with or without remembered fields."""
+"""Variants without draws: the update is plain Gibbs's, with or without cached fields."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from minigibbs.samplers.poisson_gibbs.updates.base import Variant
 
 
 def prepare_fields(graph: FactorGraph, split: Split) -> GibbsData | FieldData:
-    """What plain Gibbs with remembered fields prepares."""
+    """Prepare the data of plain Gibbs with cached fields."""
     return gibbs_data(graph, fields=True)
 
 
 def prepare_spin_fields(graph: FactorGraph, split: Split) -> SpinFieldData:
-    """The unary factors."""
+    """Prepare the data of plain Gibbs for spins with cached fields."""
     return spin_field_data(graph, sum_unary(graph.packed))
 
 
 def prepare(graph: FactorGraph, split: Split) -> GibbsData | FieldData:
-    """What plain Gibbs without them prepares."""
+    """Prepare the data of plain Gibbs without cached fields."""
     return gibbs_data(graph, fields=False)
 
 

@@ -1,8 +1,7 @@
-"""Pairs and unary factors over small domains: every value's weight is at hand.
+"""Pairs and unary factors over small domains: the weight of every value is computed.
 
-Without what general factors, large domains and implicit factors need, it compiles in a fraction of
-the time, and an update reads a record of its variable, its exactly evaluated pairs, and nothing of
-the model.
+Without the code for general factors, large domains and implicit factors, it compiles in a fraction
+of the time. An update reads the record of its variable and its heavy pairs, but not the model.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from minigibbs.samplers.poisson_gibbs.updates.base import (
 )
 from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 
-# One variable.
+# The record of a variable.
 PAIR_PART = np.dtype(
     [
         ("heavy_start", np.int64),  # its exactly evaluated pairs
         ("tail_start", np.int64),  # its slots of the alias table
-        ("first", np.int64),  # its first place in `base`
-        ("heavy", np.int32),  # how many
+        ("first", np.int64),  # index of its first value in `base`
+        ("heavy", np.int32),  # number of heavy pairs
         ("tail", np.int32),
-        ("domain", np.int32),  # how many values it has
-        ("repels", np.int32),  # whether a pair at it does
+        ("domain", np.int32),  # number of values
+        ("repels", np.int32),  # whether any pair at it is repulsive
         *TAIL_FIELDS,
     ],
     align=True,
@@ -51,11 +50,11 @@ PAIR_PART = np.dtype(
 
 
 class SmallData(NamedTuple):
-    """Heavy pairs and alias tables, a part per variable, and the unary factors."""
+    """Heavy pairs and alias tables, one part per variable, and the unary factors."""
 
     parts: NDArray[np.void]  # [n] of PAIR_PART
     heavy: NDArray[np.void]  # of HEAVY_PAIR
-    tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
+    tail: NDArray[np.void]  # of ALIAS; entries are other variables plus 1, signed like the weight
     base: NDArray[np.float64]  # [sum of sizes] unary weights, or empty
 
 
@@ -86,10 +85,10 @@ def load_base(base, first, size, weights):
 
 @inlined
 def load_heavy(heavy, start, count, chain):
-    """Multiply the values that the exactly evaluated pairs favor; beyond the domain is scratch.
+    """Multiply the values that heavy pairs favor; weights beyond the domain are scratch.
 
-    A block at a time, all read before any is written, so that no read waits for a write. Indices
-    are unsigned, so that nobody asks whether they are negative.
+    A block of pairs is read before any weight is written, so that no load waits for a store.
+    Indices are unsigned, which avoids tests for negative indices.
     """
     x, weights = chain.x, chain.weights
     k, end = start, start + count
@@ -118,7 +117,7 @@ def _draw_tail(data, part, chain, i, u):
 
 @kernel
 def small_update(data, model, chain, i):
-    """Zhang and De Sa's Algorithm 2 with an exact heavy part."""
+    """Update by Zhang and De Sa's Algorithm 2 with an exact heavy part."""
     part = data.parts[i]
     load_base(data.base, part.first, part.domain, chain.weights)
     load_heavy(data.heavy, part.heavy_start, part.heavy, chain)

@@ -1,4 +1,4 @@
-"""Graphs of spins: two values, pairs and unary factors, everything in odds.
+"""Graphs of spins: two values, pairs and unary factors, in odds instead of weights.
 
 An update of an Ising model reads two or three cache lines and multiplies a few numbers.
 """
@@ -31,23 +31,23 @@ from minigibbs.samplers.poisson_gibbs.updates.base import (
 )
 from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 
-# One variable.
+# The record of a variable.
 SPIN = np.dtype(
     [
         ("heavy_start", np.int64),  # its exactly evaluated pairs
         ("tail_start", np.int64),  # its slots of the alias table
-        ("heavy", np.int32),  # how many
+        ("heavy", np.int32),  # number of heavy pairs
         ("tail", np.int32),
         (
             "odds",
             np.float64,
-        ),  # of value 1, by the unary factors, with all exact pairs against it:
-        ("more", np.float64),  # the even pairs' share in `odds`, the odd ones' here
+        ),  # of 1 by unary factors, all heavy pairs opposed
+        ("more", np.float64),  # the heavy pairs at odd indices; `odds` has those at even ones
         *TAIL_FIELDS,
     ],
     align=True,
 )
-# A heavy pair multiplies the odds by 1 + gain where the other's value, flipped or not, is 1.
+# A heavy pair multiplies the odds by 1 + gain if the other's value, flipped or not, is 1.
 HEAVY_SPIN = np.dtype(
     [("gain", np.float64), ("target", np.uint32), ("flip", np.uint32)], align=True
 )
@@ -55,11 +55,11 @@ _LARGEST = 300.0
 
 
 class SpinData(NamedTuple):
-    """Heavy pairs and alias tables, a part per variable."""
+    """Heavy pairs and alias tables, one part per variable."""
 
     parts: NDArray[np.void]  # [n] of SPIN
     heavy: NDArray[np.void]  # of HEAVY_SPIN
-    tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
+    tail: NDArray[np.void]  # of ALIAS; entries are other variables plus 1, signed like the weight
 
 
 def prepare(graph: FactorGraph, split: Split) -> SpinData:
@@ -73,7 +73,7 @@ def prepare(graph: FactorGraph, split: Split) -> SpinData:
     places = place_heavy(parts, owner[heavy])
     place_rates(parts, split)
     base, _ = base_weights(model)
-    weight, odd = model.weight[heavy], places % 2 == 1  # blocks begin at even places
+    weight, odd = model.weight[heavy], places % 2 == 1  # blocks begin at even indices
     against = -np.abs(weight)
     parts["odds"] = base[1::2] / base[::2] if len(base) else 1.0
     parts["odds"] *= np.exp(np.bincount(owner[heavy][~odd], against[~odd], minlength=len(rows)))
@@ -85,17 +85,17 @@ def prepare(graph: FactorGraph, split: Split) -> SpinData:
 
 @kernel
 def _pair_odds(data, chain, k):
-    """What a heavy pair multiplies the odds by: arithmetic, since nobody can predict a branch."""
-    pair = data.heavy[np.uint64(k)]  # unsigned, so that nobody asks whether it is negative
+    """Return a heavy pair's factor of the odds, without a branch, which would be unpredictable."""
+    pair = data.heavy[np.uint64(k)]  # an unsigned index is not tested for negative values
     return 1.0 + np.uint32(chain.x[pair.target] ^ pair.flip) * pair.gain
 
 
 @inlined
 def _heavy_odds(data, part, chain):
-    """The odds of value 1 by the unary factors and the exactly evaluated pairs.
+    """Compute the odds of value 1 from the unary factors and the heavy pairs.
 
-    Up to eight pairs at a time, and two products: so that no read and no product waits for the
-    last. Pairs of no effect fill up the last block.
+    Up to eight pairs are read at a time, for two products, so that neither loads nor products wait
+    for the previous ones. Pairs without effect pad the last block.
     """
     odds, more, k = part.odds, part.more, part.heavy_start
     end = k + part.heavy
@@ -115,7 +115,7 @@ def _heavy_odds(data, part, chain):
 
 @inlined
 def _tail_odds(data, part, chain, i, u):
-    """What the tail multiplies the odds of value 1 by; there is at least one draw."""
+    """Return the tail's factor of the odds of value 1; there is at least one draw."""
     odds, draws = 1.0, poisson_by_inversion(u, part.rate, part.none)
     for _ in range(draws):
         kept, value, attracts = draw_pair(data.tail, part, chain, i)
@@ -127,7 +127,7 @@ def _tail_odds(data, part, chain, i, u):
 
 @kernel
 def spin_update(data, model, chain, i):
-    """Zhang and De Sa's Algorithm 2 with an exact heavy part, in odds."""
+    """Update by Zhang and De Sa's Algorithm 2 with an exact heavy part, in odds."""
     part = data.parts[i]
     odds = _heavy_odds(data, part, chain)
     chain.tally[EVALUATIONS] += part.heavy

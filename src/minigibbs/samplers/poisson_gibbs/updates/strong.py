@@ -1,6 +1,6 @@
-"""Fields so strong that products of weights would overflow, and zeros: `general`, in logarithms.
+"""The variant `general` in logarithms, for overflowing products and hard constraints.
 
-An update looks at every value, and takes an exponential for each.
+An update computes the log weight of every value, and one exponential per value.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from minigibbs.kernels.random import leftover, uniform
 from minigibbs.kernels.touched import SUMS
 from minigibbs.samplers.base import Workspace, register
 from minigibbs.samplers.gibbs.sampler import load_unary
+from minigibbs.samplers.poisson_gibbs.groups import draw_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import Variant
 from minigibbs.samplers.poisson_gibbs.updates.general import draw_tail
 from minigibbs.samplers.poisson_gibbs.updates.general import prepare as prepare_general
-from minigibbs.samplers.poisson_gibbs.updates.implicit import draw_implicit
 
-_BELOW_ONE = 1.0 - 2.0**-53  # at 1, by rounding, the last value would be drawn even at weight 0
+_BELOW_ONE = 1.0 - 2.0**-53  # at 1, the last value would be drawn even with weight 0
 
 
 class StrongData(NamedTuple):
-    """`GeneralData` in logarithms: gains, losses, exactly evaluated pairs and unary factors."""
+    """`GeneralData` in logarithms: gains, losses, heavy pairs and unary factors."""
 
     parts: NDArray[np.void]  # [n] of GENERAL_PART
     heavy: NDArray[np.void]  # of HEAVY_PAIR
-    general: NDArray[np.int64]  # places of heavy general factors
-    tail: NDArray[np.void]  # of ALIAS, over places
+    general: NDArray[np.int64]  # indices of heavy general factors
+    tail: NDArray[np.void]  # of ALIAS, over indices
     unary: NDArray[np.float64]  # [sum of sizes] or empty
-    implicit: Any  # see `updates.implicit`
+    implicit: Any  # see `poisson_gibbs.groups`
 
 
 def prepare(graph: FactorGraph, split: Split) -> StrongData:
@@ -46,24 +46,24 @@ def prepare(graph: FactorGraph, split: Split) -> StrongData:
 
 
 def workspace(graph: FactorGraph) -> Workspace:
-    """Two numbers per value: a weight, and scratch."""
+    """Return the sizes: two numbers per value, a weight and scratch."""
     return Workspace()
 
 
 @inlined
 def _load_sums(data, part, model, chain, i):
-    """Set the log weight of every value to the sum of its unary and exactly evaluated factors."""
+    """Set the log weight of every value to the sum of its unary and heavy factors."""
     load_unary(data.unary, model.first[i], model.rows[i].domain, chain.weights)
     for k in range(part.general):
         add_general(model, chain.x, i, data.general[part.general_start + k], 1.0, chain.weights)
     for k in range(part.heavy):
         pair = data.heavy[part.heavy_start + k]
-        chain.weights[chain.x[pair.target]] += pair.factor  # beyond the domain is scratch
+        chain.weights[chain.x[pair.target]] += pair.factor  # scratch beyond the domain
 
 
 @kernel
 def strong_update(data, model, chain, i):
-    """Zhang and De Sa's Algorithm 2 with an exact heavy part, in logarithms."""
+    """Update by Zhang and De Sa's Algorithm 2 with an exact heavy part, in logarithms."""
     part, size = data.parts[i], model.rows[i].domain
     _load_sums(data, part, model, chain, i)
     chain.tally[EVALUATIONS] += part.heavy + part.general

@@ -1,4 +1,4 @@
-"""A factor drawn from the tail, kept or not: steps 1 and 2 of an update (docs/flagship.md)."""
+"""Steps 1 and 2 of an update: draw factors of the tail, keep or drop them (docs/flagship.md)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from minigibbs.kernels.touched import touch
 
 @inlined
 def keep_pair(chain, i, value, attracts, keep):
-    """Whether a drawn pair is kept: always at its maximum, else with chance theta / (1 + theta).
+    """Return whether a drawn pair is kept: always at its maximum, else with probability `keep`.
 
-    `value` is the other variable's; `keep` is that chance.
+    `value` is the other variable's; `keep` is theta / (1 + theta).
     """
     return (value == chain.x[i]) == attracts or uniform(chain.stream) < keep
 
 
 @inlined
 def keep_share(chain, share, theta):
-    """Whether a drawn factor at `share` of its bound is kept."""
+    """Return whether a drawn factor at `share` of its bound is kept."""
     return uniform(chain.stream) * (1.0 + theta) < theta + share
 
 
 @inlined
 def draw_pair(tail, part, chain, i):
-    """Draw a pair whose signed place an alias table holds (see `base.signed_tail`).
+    """Draw a pair from an alias table of signed variables (see `base.signed_tail`).
 
     Returns whether it is kept, the value it touches, and whether it attracts.
     """
@@ -37,9 +37,9 @@ def draw_pair(tail, part, chain, i):
 
 @kernel
 def touch_kept(rates, chain, i, value, attracts, mode, size, touched):
-    """Keep a drawn pair or not; if kept, multiply the weight of the value it touches.
+    """Keep a drawn pair or drop it; if kept, multiply the weight of the value it touches.
 
-    `rates` has `keep`, `gain` and `loss`. Returns how many values are touched.
+    `rates` has `keep`, `gain` and `loss`. Returns the number of touched values.
     """
     if keep_pair(chain, i, value, attracts, rates.keep):
         factor = rates.gain if attracts else rates.loss

@@ -1,4 +1,7 @@
-"""How pairs of points are drawn: a slot, a point in it, thinned by the true value."""
+"""`Points` groups: pairs of points are drawn by bounds and thinned by their true weights.
+
+A draw chooses a table entry, then a point in it (`kernels.box_tables`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
-from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure
+from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure, decay_value
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.lanes import as_double, fetch, word_of
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
@@ -18,23 +21,40 @@ from minigibbs.kernels.lines import empty_lines
 from minigibbs.kernels.poisson import counted_poisson
 from minigibbs.kernels.random import counted_uniform, later_word, likely_below, next_word
 from minigibbs.kernels.touched import touch
+from minigibbs.samplers.bounds import check_tail
+from minigibbs.samplers.costs import COSTS
+from minigibbs.samplers.poisson_gibbs.groups.base import (
+    INSTEAD,
+    Draws,
+    ImplicitSplit,
+    Kind,
+    Place,
+    Wish,
+    pair_sign,
+    register_draws,
+    register_energy,
+    register_kind,
+)
+from minigibbs.samplers.poisson_gibbs.theta import DRAW, best_theta
 
-BATCH = 128  # draws that are made in a vector
-SCRATCH = 5 * BATCH + 1  # integers, and one more for each group before this one
-# What the parts of the scratch hold, a place a draw. Numbers are kept as their bits.
-SLOTS = SCALES = 0  # the slot drawn; later its count, times the scale of the point drawn
-PLACES = BATCH  # the point drawn
-MARKS = 2 * BATCH  # what the true weight must exceed
-WITHIN = MEASURES = 3 * BATCH  # a number for the point in the slot; later the value at its distance
-KEPT = NEXT = 4 * BATCH  # which draws the true weight keeps; before that the next update's slots
-GUESS = 5 * BATCH  # which variable comes next, most likely; each group has its own
+_LEAST_KEPT = 1e-6  # least share of proposals: the measurement may have kept none
 
-HOME = np.dtype(  # of one variable: all that a draw begins with lies on a line of memory
+BATCH = 128  # draws per vectorized batch
+SCRATCH = 5 * BATCH + 1  # integers, in addition to one for each earlier group
+# Parts of the scratch, one integer per draw. Floating-point numbers are stored as their bits.
+SLOTS = SCALES = 0  # the table entry; later its count, times the scale of the point
+PLACES = BATCH  # the point
+MARKS = 2 * BATCH  # threshold of the true weight
+WITHIN = MEASURES = 3 * BATCH  # random number for the point; later the value at its distance
+KEPT = NEXT = 4 * BATCH  # draws that the true weight keeps; before that, the next update's entries
+GUESS = 5 * BATCH  # the most likely next variable; each group has its own
+
+HOME = np.dtype(  # the record of a variable: all data that a draw begins with, in one cache line
     [
-        ("rate", np.float64),  # proposals of an update, expected
+        ("rate", np.float64),  # expected number of proposals per update
         ("none", np.float64),  # the probability of no proposal
-        ("weight", np.float64),  # of a slot
-        ("start", np.int32),  # of its source's slots
+        ("weight", np.float64),  # of a table entry
+        ("start", np.int32),  # of its source's table entries
         ("place", np.int32),  # of its point
     ],
     align=True,
@@ -42,31 +62,58 @@ HOME = np.dtype(  # of one variable: all that a draw begins with lies on a line 
 
 
 class PointsData(NamedTuple):
-    """Points in the tree's order, tables to draw from, and what kept draws do."""
+    """Points in the tree's order, tables to draw from, and the effect of kept draws."""
 
     rule: Any
-    features: NDArray[np.float32]  # [n, dims], for functions of a user's own
+    features: NDArray[np.float32]  # [n, dims], for user-defined functions
     points: NDArray[np.float32]  # [n, ...] see `kernels.decay`
     order: NDArray[np.int32]  # [n] the variable at each place
     homes: NDArray[np.void]  # [n] of HOME, by variable
     words: NDArray[np.uint32]  # [slots, 2] see `kernels.box_tables`
     slots: int  # of a table
     attracts: bool
-    more: float  # (1 + theta) / theta: how much rarer a pair at its minimum is kept
-    gain: float  # what a pair that attracts multiplies a weight by, or the logarithm of that
-    loss: float  # and one that repels
-    first: int  # where its part of the chain's scratch begins
+    more: float  # (1 + theta) / theta: the threshold's factor for a pair at its minimum
+    gain: float  # factor by which an attractive pair multiplies a weight, or its logarithm
+    loss: float  # the same for a repulsive pair
+    first: int  # start of its part of the chain's scratch
     share: float  # of the rates: below 1 for a weaker copy of the group
     before: int  # groups that draw before this one in an update
-    later: int  # and after it
+    later: int  # groups that draw after it
 
 
-def prepare_points(
-    group: Points, theta: float, logs: bool, first: int, others: tuple[int, int]
-) -> PointsData:
-    """Lay out the points; theta fixes the rates. Other groups draw before and after it."""
-    gain = math.log1p(1.0 / theta)
-    gain, loss = (gain, -gain) if logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
+class PointsEnergy(NamedTuple):
+    """Points in the tree's order."""
+
+    rule: Any
+    features: NDArray[np.float32]
+    points: NDArray[np.float32]
+    order: NDArray[np.int32]
+    weight: float
+    spins: bool
+
+
+def split(group: Points, wish: Wish) -> ImplicitSplit:
+    """Minibatch all pairs; theta suits all but a tenth of the tails, or with a guarantee all.
+
+    The kept proposals have the distribution of draws by the true weights. So the strength of a tail
+    follows from these weights, and not from the bounds by which points are proposed.
+    """
+    bounds = group.energy_per_weight * group.bounds()
+    most, theta = group.energy_per_weight * group.largest, wish.theta
+    if theta is None and wish.slowdown is not None:
+        theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
+    elif theta is None:
+        likely, draw = group.energy_per_weight * group.typical, DRAW / max(group.kept, _LEAST_KEPT)
+        theta = float(best_theta(np.array([likely]), None, draw, wish.stickiness)[0])
+    check_tail("PoissonGibbs", float(bounds.max()), theta, INSTEAD)
+    draws = (1 + theta) * float(bounds.mean())
+    return ImplicitSplit(theta, most, draws, kept=group.kept)
+
+
+def prepare(group: Points, how: ImplicitSplit, place: Place) -> PointsData:
+    """Prepare the data of draws; theta determines their rates."""
+    theta, gain = how.theta, math.log1p(1.0 / how.theta)
+    gain, loss = (gain, -gain) if place.logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
     return PointsData(
         group.rule,
         group.tree.features,
@@ -79,14 +126,32 @@ def prepare_points(
         (1.0 + theta) / theta,
         gain,
         loss,
-        first,
+        place.scratch,
         1.0,
-        *others,
+        place.before,
+        place.later,
     )
 
 
+def space(data: PointsData) -> tuple[int, int]:
+    """Return the length of the scratch; there are no running sums."""
+    return 0, SCRATCH + data.before
+
+
+def prepare_energy(group: Points) -> PointsEnergy:
+    """Prepare the data of log-potentials."""
+    tree, spins = group.tree, group.form == "ising"
+    return PointsEnergy(group.rule, tree.features, tree.points, tree.order, group.weight, spins)
+
+
+def energy_cost(group: Points) -> float:
+    """Predict the nanoseconds of a log-potential: one kernel value per pair."""
+    n = float(group.variables)
+    return (COSTS["read"] + COSTS["exp"]) * 0.5 * n * n
+
+
 def _homes(group: Points, theta: float) -> NDArray[np.void]:
-    """Where each variable's point is, and what it proposes."""
+    """Return each variable's record: its point, its source's table entries, and its rate."""
     order, tables = group.tree.order, group.tables
     homes = empty_lines((len(order),), HOME)
     homes["place"] = group.places
@@ -99,10 +164,10 @@ def _homes(group: Points, theta: float) -> NDArray[np.void]:
 
 @kernel
 def _propose(data, chain, key, number, home, draws):
-    """Draw places by bounds: scratch gets them, and what their true weights must exceed.
+    """Draw points by their bounds; store them and the thresholds of their true weights in scratch.
 
-    No step depends on what another draw gave, nor branches. What comes from far memory is asked for
-    in loops that do little else, so that a processor waits for many lines at a time.
+    No step depends on another draw's result or branches. Data in main memory are prefetched in
+    loops that do little else, so that a processor waits for many cache lines at a time.
     """
     scratch, first, words = chain.scratch, data.first, data.words
     start, slots, weight = np.int64(home.start), np.float64(data.slots), home.weight
@@ -131,10 +196,10 @@ def _propose(data, chain, key, number, home, draws):
 
 @kernel
 def _guess(data, chain, i):
-    """Guess which variable a random scan visits next, and ask for its home.
+    """Guess the next variable of a random scan, and prefetch its record.
 
-    Returns it, or -1 if the last guess was wrong: then variables are visited in another order. It
-    is right if each group draws one word per update, and the update another one.
+    Returns it, or -1 if the last guess was wrong, as in scans of another order. The guess is right
+    if each group draws one word per update, and the update another one.
     """
     place = np.uint64(data.first + GUESS + data.before)
     last, variable = chain.scratch[place], likely_below(chain.stream, len(chain.x), data.later)
@@ -145,11 +210,11 @@ def _guess(data, chain, i):
 
 @kernel
 def _list_next(data, chain, variable, draws):
-    """List the slots that the next update draws, most likely; returns how many, at least `draws`.
+    """List the table entries of the most likely next update; return their number, at least `draws`.
 
-    They are asked for one by one while the true weights of this update's draws are computed: a
-    processor waits for a few lines of memory at a time. Where nobody knows which variable comes
-    next, what is on the list is of no use, and does no harm.
+    They are prefetched one by one while the true weights of this update's draws are computed,
+    because a processor waits for only a few cache lines at a time. If the next variable is unknown,
+    the list is useless but harmless.
     """
     if variable < 0:
         return 0
@@ -166,10 +231,10 @@ def _list_next(data, chain, variable, draws):
 
 @kernel
 def _weigh(data, chain, here, key, number, draws, following):
-    """List the draws that true weights keep if the pair is at its maximum; returns how many.
+    """List the draws that true weights keep if the pair is at its maximum; return their number.
 
-    The list is made without branches, since they could not be predicted. `following` counts the
-    slots of the next update.
+    The list is built without branches, since they would be unpredictable. `following` is the number
+    of the next update's table entries.
     """
     scratch, first, kept = chain.scratch, data.first, 0
     k = first
@@ -207,7 +272,7 @@ def _weigh(data, chain, here, key, number, draws, following):
 
 @kernel
 def _touch_kept(data, chain, label, kept, mode, size, touched):
-    """Multiply the values at the points that are kept; a pair at its minimum is so more rarely."""
+    """Multiply the values at kept points; a pair at its minimum is kept with lower probability."""
     scratch, first = chain.scratch, data.first
     factor = data.gain if data.attracts else data.loss
     left, k = 0, 0
@@ -230,9 +295,9 @@ def _touch_kept(data, chain, label, kept, mode, size, touched):
 
 @kernel
 def points_draw(data, chain, i, mode, size, touched):
-    """A Poisson number of points by bounds; kept by value, scale and whether labels agree.
+    """Draw a Poisson number of points by bounds; keep them by value, scale and equality of labels.
 
-    Random numbers are counted, not streamed: an update takes one word as a key.
+    Random numbers are counter-based: an update takes one word of the stream as its key.
     """
     home, key = data.homes[i], next_word(chain.stream)
     rate, here = home.rate * data.share, np.int64(home.place)
@@ -251,3 +316,45 @@ def points_draw(data, chain, i, mode, size, touched):
         left -= draws
         number += draws
     return touched
+
+
+@kernel
+def points_copy(data, copies, number):
+    """Return the data of one scaled copy."""
+    return PointsData(
+        data.rule,
+        data.features,
+        data.points,
+        data.order,
+        data.homes,
+        data.words,
+        data.slots,
+        data.attracts,
+        data.more,
+        data.gain,
+        data.loss,
+        data.first,
+        copies.scales[number],
+        data.before,
+        data.later,
+    )
+
+
+@kernel
+def points_energy(data, x, numbers):
+    """Compute the log-potential: the sum over pairs with equal values, or all pairs of spins."""
+    total = 0.0
+    for i in range(len(x)):
+        value, row = x[data.order[i]], 0.0
+        for j in range(i):
+            sign = pair_sign(data.spins, x[data.order[j]] == value)
+            if sign != 0.0:
+                scale = sign * np.float64(data.points[j, FEATURES])
+                row += scale * decay_value(data.rule, data.features, data.points, i, j)
+        total += row * np.float64(data.points[i, FEATURES])
+    return data.weight * total
+
+
+register_kind(Points, Kind(split, prepare, prepare_energy, energy_cost))
+register_draws(PointsData, Draws(points_draw, points_copy, space=space))
+register_energy(PointsEnergy, points_energy)

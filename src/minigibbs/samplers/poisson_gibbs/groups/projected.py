@@ -1,10 +1,10 @@
 """Groups of low rank, evaluated through running sums: exact, and O(rank) per update.
 
 With S_u the sum of b_j over the variables that have value u, the factors of value u at variable i
-sum to a_i . S_u, so a chain that maintains these sums needs no pair. A change adds a row to one sum
-and subtracts it from another. Rounding errors would build up over many changes. So the sums are
-recomputed after a fixed number of changes. Their count is part of the chain's state, so a run that
-is stopped and resumed recomputes at the same update.
+sum to a_i . S_u, so a chain that maintains these sums evaluates no pair. A change adds a row to one
+sum and subtracts it from another. Rounding errors would accumulate over many changes. So the sums
+are recomputed after a fixed number of changes. The number of changes is part of the chain's state,
+so a run that is stopped and resumed recomputes at the same update.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from minigibbs.kernels.lanes import fetch
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import likely_below
 from minigibbs.kernels.touched import SUMS, touch
+from minigibbs.samplers.poisson_gibbs.groups.base import Draws, register_draws
 
-_REFRESH = 16  # changes a variable between two times that the sums are taken anew
-_LINES = 8  # of a row that are asked for at most; a processor sees the others come by itself
+_REFRESH = 16  # changes per variable between two recomputations of the sums
+_LINES = 8  # lines of a row to prefetch; the hardware prefetches the others
 
 
 class ProjectedData(NamedTuple):
-    """Thin matrices; the sums lie in what the chain carries, after a count of changes."""
+    """Thin matrices; `carried` has a counter of changes, then the running sums."""
 
     a: NDArray[np.float64]  # [n, rank] scaled, so that rows times sums are log weights
     b: NDArray[np.float64]  # [n, rank]
-    spins: bool  # one sum, of the spins; else one for each value
-    alike: bool  # whether a is b, so that one set of sums serves both
+    spins: bool  # one sum, of the spins; else one sum per value
+    alike: bool  # whether a is b, so that both share one set of sums
     values: int  # sums of each matrix
-    refresh: int  # changes until the sums are taken anew
-    first: int  # where in `carried` the count is; the sums follow
-    share: float  # what log weights are multiplied by: below 1 for a weaker copy of the group
-    ahead: bool  # whether to ask for what a random scan reads next; not for copies
+    refresh: int  # changes until the sums are recomputed
+    first: int  # index of the counter in `carried`; the sums follow
+    share: float  # factor of log weights: below 1 for a weaker copy of the group
+    ahead: bool  # whether to prefetch data of a random scan's next update; not for copies
 
 
 def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
-    """Lay out the matrices: half of each product, since a and b take turns; 2 for spins."""
+    """Lay out the matrices: half of each product, since a and b are both rows; 2 for spins."""
     spins, alike = group.form == "ising", group.b is group.a
     scale = math.sqrt((2.0 if spins else 1.0) * (1.0 if alike else 0.5))
     a = np.ascontiguousarray(scale * group.a)
@@ -50,14 +51,14 @@ def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
     return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first, 1.0, True)
 
 
-def projected_room(data: ProjectedData) -> int:
-    """How many numbers a chain carries."""
-    return 1 + (1 if data.alike else 2) * data.values * int(data.a.shape[1])
+def space(data: ProjectedData) -> tuple[int, int]:
+    """Return the length of `carried`: a count of changes, and the sums."""
+    return 1 + (1 if data.alike else 2) * data.values * int(data.a.shape[1]), 0
 
 
 @kernel
 def _product(rows, others, i, share, sums, begin):
-    """A row times the sum of others that begins there, less its own share in that sum."""
+    """Multiply a row by the sum at `begin`, without the variable's own share of that sum."""
     row, other, own = rows[i], others[i], sums[begin : begin + rows.shape[1]]
     total = 0.0
     for k in range(len(row)):
@@ -67,7 +68,7 @@ def _product(rows, others, i, share, sums, begin):
 
 @kernel
 def _add_row(rows, i, share, sums, begin):
-    """Add a share of a row to the sum that begins there."""
+    """Add a share of a row to the sum at `begin`."""
     row, own = rows[i], sums[begin : begin + rows.shape[1]]
     for k in range(len(row)):
         own[k] += share * row[k]
@@ -75,7 +76,7 @@ def _add_row(rows, i, share, sums, begin):
 
 @kernel
 def _add(data, chain, i, place, share):
-    """Add a share of a variable's rows to the sums at a place."""
+    """Add a share of a variable's rows to the sums of one value."""
     rank = data.a.shape[1]
     begin = data.first + 1 + place * rank
     _add_row(data.b, i, share, chain.carried, begin)
@@ -85,7 +86,7 @@ def _add(data, chain, i, place, share):
 
 @kernel
 def _add_value(data, chain, i, value):
-    """Let a variable take a value."""
+    """Add a variable's rows to the sums of its value."""
     if data.spins:
         _add(data, chain, i, 0, 2.0 * value - 1.0)
     else:
@@ -94,7 +95,7 @@ def _add_value(data, chain, i, value):
 
 @kernel
 def projected_begin(data, chain):
-    """Take all sums anew."""
+    """Recompute all sums."""
     chain.carried[data.first] = 0.0
     for k in range((1 if data.alike else 2) * data.values * data.a.shape[1]):
         chain.carried[data.first + 1 + k] = 0.0
@@ -104,7 +105,7 @@ def projected_begin(data, chain):
 
 @kernel
 def projected_note(data, chain, i, new):
-    """Bring the sums up to date with a change of variable `i`, before the state shows it."""
+    """Update the sums for a change of variable `i` that is not yet in the state."""
     old = chain.x[i]
     if new == old:
         return
@@ -120,7 +121,7 @@ def projected_note(data, chain, i, new):
 
 @kernel
 def _log_weight(data, chain, i, place, share):
-    """The factors at `i` for one value, or for a spin up as against down."""
+    """Sum the factors at `i` for one value, or for a spin up minus down."""
     rank = data.a.shape[1]
     begin = data.first + 1 + place * rank
     total = _product(data.a, data.b, i, share, chain.carried, begin)
@@ -131,7 +132,7 @@ def _log_weight(data, chain, i, place, share):
 
 @kernel
 def _fetch_next(data, chain):
-    """Ask for what the next update of a random scan will read, if no number is drawn before it."""
+    """Prefetch data of the next update of a random scan, if no number is drawn before it."""
     i = likely_below(chain.stream, len(chain.x), 0)
     fetch(chain.x, i, 0)
     for line in range(min((8 * data.a.shape[1] + 126) // 64, _LINES)):
@@ -158,3 +159,24 @@ def projected_draw(data, chain, i, mode, size, touched):
             touched = touch(chain, mode, size, value, factor, touched)
     chain.tally[EVALUATIONS] += (1 if data.alike else 2) * data.values * data.a.shape[1]
     return touched
+
+
+@kernel
+def projected_copy(data, copies, number):
+    """Return the data of one scaled copy, which has its own sums."""
+    return ProjectedData(
+        data.a,
+        data.b,
+        data.spins,
+        data.alike,
+        data.values,
+        data.refresh,
+        data.first + number * copies.room,
+        copies.scales[number],
+        False,
+    )
+
+
+register_draws(
+    ProjectedData, Draws(projected_draw, projected_copy, projected_begin, projected_note, space)
+)
