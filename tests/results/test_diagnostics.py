@@ -1,8 +1,7 @@
 """Diagnostics from marginals: R-hat, standard errors and intervals by hand, and their coverage."""
 
-from dataclasses import replace
-
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
