@@ -81,6 +81,21 @@ def test_all_measured_rows_of_coverage_are_shown():
         assert "| {} | unhealthy | {} | {} |".format(*row) in page
 
 
+def test_the_committed_rows_meet_what_the_benchmark_asks_for():
+    """Coverage within 93% to 97%, up to two standard errors; two unwarned wrong runs at most."""
+    lines = (build.RESULTS / "coverage.md").read_text(encoding="utf-8").splitlines()
+    pattern = r"\| .* \| ([\d.]+)% ± ([\d.]+)% of unwarned; (\d+)% unwarned; .* \| ([\d,]+) \|"
+    judged = [found for line in lines if (found := re.fullmatch(pattern, line))]
+    assert len(judged) > 30
+    for found in judged:
+        covered, error, share, runs = (float(text.replace(",", "")) for text in found.groups())
+        error = max(error, 100 * (0.05 * 0.95 / (runs * share / 100)) ** 0.5)
+        assert 93 - 2 * error <= covered <= 97 + 2 * error, found[0]
+    missed = [int(n) for n in re.findall(r"wrong, (\d+) of them", "\n".join(lines))]
+    assert len(missed) > 15
+    assert max(missed) <= 2
+
+
 def test_every_reference_is_cited():
     text = build.SOURCE.read_text(encoding="utf-8")
     keys = re.findall(

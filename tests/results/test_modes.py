@@ -70,6 +70,41 @@ def test_a_cause_that_holds_many_weakly_coupled_spins_is_found():
     assert run.model["missed"]["share"] == pytest.approx(1 / (1 + np.exp(1.0)))
 
 
+def weak_field(n, coupling, field):
+    """Spins of random signs that all depend on each other, in a field for one of two modes."""
+    signs = np.random.default_rng(8).choice([-1, 1], n)
+    i, j = np.triu_indices(n, 1)
+    pulls = mg.Unary(range(n), np.stack([0.0 * signs, field * signs], axis=1))
+    pairs = mg.Ising(i, j, coupling / n * signs[i] * signs[j])
+    return signs, mg.FactorGraph([2] * n, [pairs, pulls])
+
+
+def test_modes_that_were_hardly_visited_are_reported():
+    """All chains begin in the larger mode, and visit the other one briefly in half of the runs.
+
+    Few visits were enough to pass while the share of the mode was that of its most probable state,
+    0.12. It is 0.2, by exchanging the values of both modes. Of these runs 4 or more had no warning.
+    """
+    signs, graph = weak_field(100, 1.3, 0.02)
+    start = (signs > 0).astype(int)
+    runs = [mg.sample(graph, sweeps=1000, seed=k, start=start, progress=False) for k in range(30)]
+    shares = np.array([run.marginals[np.arange(100), start].mean() for run in runs])
+    wrong = shares > 0.8  # of 0.73
+    assert wrong.sum() >= 10
+    quiet = [not run.summary().warnings for run in runs]
+    assert np.sum(wrong & quiet) <= 1
+    found = [run.model["missed"]["share"] for run in runs if "missed" in run.model]
+    assert max(found) == pytest.approx(0.2, abs=0.06)
+
+
+def test_modes_that_chains_visit_as_often_as_they_should_are_not_reported():
+    """Probes of 83 sweeps change their mode now and then, as the chains do."""
+    _, graph = weak_field(30, 1.4, 0.05)
+    for seed in range(5000, 5012):
+        run = mg.sample(graph, sweeps=6000, seed=seed, progress=False)
+        assert "missed" not in run.model
+
+
 def test_a_small_cluster_that_moves_is_not_reported():
     """Three variables of a Potts model in random fields change together in 17% of the run."""
     base = mg.models.potts_lattice(side=6, states=3, beta=0.9)

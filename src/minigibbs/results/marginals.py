@@ -385,9 +385,32 @@ class Marginals(Shares):
 
     @property
     def least_ess(self) -> float:
-        """The effective sample size below which chains are too short, not just by chance."""
-        wanted = self._parts * self.chains / self.tolerated
-        return wanted / chance_factor(self._parts - 1, 1)
+        """The effective sample size below which chains are too short, not just by chance.
+
+        NaN for a single row that is not split.
+        """
+        return self._wanted / chance_factor(self._parts - 1, 1) if self._parts > 1 else math.nan
+
+    @cached_property
+    def ess_if_uniform(self) -> float:
+        """The same where all values of a variable are known to be equally probable.
+
+        It compares the marginals with these probabilities instead of chains with each other.
+        """
+        free = np.repeat(~self.fixed, self.sizes)
+        chance = 1.0 / np.repeat(self.sizes, self.sizes)[free]
+        off = float(((self.pooled[free] - chance) ** 2).sum())
+        return float((chance * (1.0 - chance)).sum()) / off if off > 0.0 else math.inf
+
+    @property
+    def least_ess_if_uniform(self) -> float:
+        """The number below which that is not just chance, even if all values depend on one."""
+        return self._wanted / chance_factor(1, 1)
+
+    @property
+    def _wanted(self) -> float:
+        """The effective sample size of chains that are just long enough."""
+        return self._parts * self.chains / self.tolerated
 
     @property
     def _parts(self) -> int:

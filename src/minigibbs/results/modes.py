@@ -37,10 +37,13 @@ _STUCK_EVALUATIONS = 2_000
 _VALUES = 3  # other values of a variable that are tried
 _LARGEST_TABLE = 4096  # entries of a table that are looked through for undecided variables
 _PASSES = 2  # over the variables around a cluster
-_PROBES = 10_000  # updates in all that test whether modes hold, about 20 us each,
+_PROBES = 20_000  # updates in all that test whether modes hold, about 20 us each,
 _PROBE = 2_500  # and from one state,
 _PROBE_SWEEPS = (1, 200)  # of each variable, at least and at most
 _HOLDS = 0.3  # how far shares of values in two modes differ, on average over a cluster
+_ATTEMPTS = 2  # of a probe that leaves its mode: a chain that has not seen it may be in luck
+_AGREE = 0.5  # of two estimates of the log of a ratio of weights, for it to count as known
+_CHANCE = 3.5  # standard errors: by which a share is smaller once in 4,000 runs by chance
 _FALSE_ALARM = 1e-3  # of marginals that are not uniform although they must be
 _OFF = 0.1  # from uniform, at least
 _MOST_EXPANDED = 20_000  # the same for stencils, which the search expands into pairs
@@ -53,6 +56,22 @@ class Mode(NamedTuple):
     variable: int  # one of the cluster
     size: int  # of the cluster
     share: float  # of the mode, against the one that the chains are in
+
+
+class _Probe(NamedTuple):
+    """What Gibbs updates that begin in a mode have seen."""
+
+    share: float  # of the cluster's values in the new mode, on average
+    own: float  # the same over the sweeps in the mode where it began; NaN without any
+    odds: float  # weight of the mode that the probe did not begin in, against its own; or NaN
+
+
+class _Weighed(NamedTuple):
+    """Two modes."""
+
+    rough: float  # share of time that the chains spent in the new mode, by probes alone
+    visited: float  # the same, no less than the chain that saw the least of it allows
+    share: float  # its share by exchanging both modes' values; 0 where that cannot be told
 
 
 class _SpentError(Exception):
@@ -99,14 +118,42 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
         for seed in order[np.argsort(-influence[order], kind="stable")].tolist():
             if not seen[seed]:
                 for cluster, values, share in search.around(seed, seen):
-                    pooled = float(marginals.pooled[marginals.first[cluster] + values].mean())
-                    seen_at_ends = (states[:, cluster] == values).mean(axis=1).max() > 0.5
-                    if seen_at_ends or pooled > _LIKELY * share:
-                        continue
-                    if search.visited(cluster, values, pooled, states[0], rng) < _UNSEEN * share:
-                        return Mode(seed, len(cluster), share)
+                    found = _unvisited(search, cluster, values, share, marginals, states, rng)
+                    if found is not None:
+                        return Mode(seed, len(cluster), found)
     except _SpentError:
         pass
+    return None
+
+
+def _unvisited(
+    search: _Search,
+    cluster: NDArray[np.int64],
+    values: NDArray[np.int64],
+    share: float,
+    marginals: Marginals,
+    states: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> float | None:
+    """The share of a mode that chains did not visit as they should; None where they did.
+
+    The most probable state of the mode gives its share roughly, so that few visits are enough.
+    Where an exchange of the values of both modes gives it, chains that are long enough visit it
+    as often, up to the scatter of their effective sample size.
+    """
+    places = marginals.first[cluster] + values
+    pooled = float(marginals.pooled[places].mean())
+    least = float(marginals.rows[:, places].mean(axis=1).min())
+    there = (states[:, cluster] == values).mean(axis=1) > 0.5
+    if there.all():
+        return None
+    weighed = search.weigh(cluster, values, pooled, least, states[int(there.argmin())], rng)
+    rarely = not there.any() and pooled <= _LIKELY * share
+    if rarely and weighed.rough < _UNSEEN * share:
+        return share
+    scatter = math.sqrt(weighed.share * (1.0 - weighed.share) / marginals.least_ess)
+    if weighed.share >= _SHARE and weighed.visited < weighed.share - _CHANCE * scatter:
+        return weighed.share
     return None
 
 
@@ -156,7 +203,7 @@ def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
     All marginals are then uniform. Chains that are all in one mode agree on other ones.
     """
     marginals, size = run.known_marginals, int(graph.sizes[0])
-    if marginals is None or not marginals.comparable or not _symmetric(graph):
+    if marginals is None or not marginals.comparable or not has_uniform_marginals(graph):
         return None
     from scipy.special import stdtrit
 
@@ -171,8 +218,21 @@ def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
     return Mode(worst // size, len(variables), 1.0 / size)
 
 
-def _symmetric(graph: FactorGraph) -> bool:
-    """Whether a permutation of values that is the same for all variables changes no energy."""
+def has_uniform_marginals(graph: FactorGraph) -> bool:
+    """Whether all values are equally probable, by symmetry.
+
+    A permutation of values that is the same for all variables then changes no energy.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model.
+
+    Returns
+    -------
+    bool
+        False where that is not known.
+    """
     if not len(graph) or (graph.sizes != graph.sizes[0]).any() or (graph.evidence >= 0).any():
         return False
     rows = graph.rest.packed.rows
@@ -207,19 +267,22 @@ class _Search:
             if len(cluster) > 1 and gain - lowest >= _BARRIER and share >= _SHARE:
                 yield np.array(cluster), values, share
 
-    def visited(
+    def weigh(
         self,
         cluster: NDArray[np.int64],
         values: NDArray[np.int64],
         pooled: float,
+        least: float,
         state: NDArray[np.int64],
         rng: np.random.Generator,
-    ) -> float:
-        """Estimate the share of time that chains spent in a mode; 1 where it is none.
+    ) -> _Weighed:
+        """Estimate the share of time that chains spent in a mode, and the share that it has.
 
         Gibbs updates begin in either mode. They show how often single variables have these values
         without a change of the mode, and whether there are two modes at all: the most probable
         state of many variables need not lie in one, since there may be too few states like it.
+        The exchange of both modes' values maps one mode onto the other. So the mean ratio of
+        probabilities under the exchange, within a mode, is the ratio of the weights of both modes.
 
         Parameters
         ----------
@@ -227,16 +290,35 @@ class _Search:
             The variables, and their values in the mode.
         pooled : float
             The mean share of these values in the run.
+        least : float
+            The same in the chain where it is smallest.
         state : ndarray
             A state in the mode that the chains are in.
         rng : Generator
             Random numbers.
+
+        Returns
+        -------
+        _Weighed
+            All shares of time are 1 where there is no second mode.
         """
         there = state.copy()
         there[cluster] = values
-        inside = self._probe(cluster, values, there, rng)
-        outside = self._probe(cluster, values, state.copy(), rng)
-        return (pooled - outside) / (inside - outside) if inside - outside >= _HOLDS else 1.0
+        for attempt in range(_ATTEMPTS):
+            inside = self._probe(cluster, values, there.copy(), rng, True)
+            if attempt == 0:
+                outside = self._probe(cluster, values, state.copy(), rng, False)
+            distance = inside.share - outside.share
+            if distance >= _HOLDS:
+                break
+        else:
+            return _Weighed(1.0, 1.0, 0.0)
+        away = min(outside.own, least)
+        visited = (pooled - away) / (inside.own - away)
+        share, product = 0.0, inside.odds * outside.odds
+        if product > 0.0 and abs(math.log(product)) <= _AGREE:
+            share = min(outside.odds / (1.0 + outside.odds), 1.0 / (1.0 + inside.odds))
+        return _Weighed((pooled - outside.share) / distance, visited, share)
 
     def _probe(
         self,
@@ -244,15 +326,17 @@ class _Search:
         values: NDArray[np.int64],
         state: NDArray[np.int64],
         rng: np.random.Generator,
-    ) -> float:
-        """Update a cluster and the variables around it; the mean share of the values."""
+        inside: bool,
+    ) -> _Probe:
+        """Update a cluster and the variables around it."""
         around = {other for variable in cluster.tolist() for other in self._neighbors(variable)}
         members = np.array(sorted(around | set(cluster.tolist())))
         sweeps = int(np.clip(_PROBE // len(members), *_PROBE_SWEEPS))
         kept, spent = np.zeros(sweeps), self.evaluations
+        own, gains = [], []
         if self.probes > _PROBES:
             raise _SpentError
-        self.probes += sweeps * len(members)
+        self.probes += sweeps * (len(members) + len(cluster))
         for sweep in range(sweeps):
             for variable in rng.permutation(members).tolist():
                 self.evaluations = spent  # these have a limit of their own
@@ -262,7 +346,26 @@ class _Search:
                 chances = np.cumsum(np.exp(logs - logs.max()))
                 state[variable] = np.searchsorted(chances, rng.random() * chances[-1], "right")
             kept[sweep] = np.mean(state[cluster] == values)
-        return float(kept[sweeps // 4 :].mean())
+            away = kept[sweep] > np.mean(state[cluster] == self.state[cluster])
+            if sweep >= sweeps // 4 and away == inside:
+                own.append(kept[sweep])
+                gains.append(self._exchanged(cluster, values, state))
+                self.evaluations = spent
+        share = float(kept[sweeps // 4 :].mean())
+        if not own:
+            return _Probe(share, math.nan, math.nan)
+        return _Probe(share, float(np.mean(own)), float(np.exp(np.minimum(gains, 700.0)).mean()))
+
+    def _exchanged(
+        self, cluster: NDArray[np.int64], values: NDArray[np.int64], state: NDArray[np.int64]
+    ) -> float:
+        """How much the log-potential grows if the values of the two modes are exchanged."""
+        before, old = state[cluster], self.state[cluster]
+        after = np.where(before == old, values, np.where(before == values, old, before))
+        moves = zip(cluster[after != before], after[after != before], strict=True)
+        gain = sum(self._set(state, int(variable), int(value)) for variable, value in moves)
+        state[cluster] = before
+        return gain
 
     def _changed(self, seed: int, value: int) -> tuple[list[int], NDArray[np.int64], float, float]:
         """Change a variable and let others follow.

@@ -706,6 +706,8 @@ def check_model(model: dict[str, Any] | None) -> None:
     counts.append(model.get("rounding_error", 0.0))  # which files before 0.3 lack
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
+    if type(model.get("uniform", False)) is not bool:
+        raise ValueError(f"model: expected uniform to be true or false, got {model['uniform']!r}")
     missed = model.get("missed", {"variable": "", "size": 0, "share": 0.0})
     kinds = {"variable": str, "size": int, "share": float}
     if {key: type(value) for key, value in missed.items()} != kinds:

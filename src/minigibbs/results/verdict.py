@@ -443,9 +443,9 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
         nearly_all = (summary.energy_ess or 0.0) > _INDEPENDENT * run.energy.size
         least = summary.value_ess if nearly_all else least  # which tell nothing of those between
     wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock), WANTED_CHAINS)
-    marginals = run.known_marginals
-    if marginals is not None and marginals.ess < marginals.least_ess:
-        least = min(marginals.ess, math.inf if least is None else least)
+    small = _small_ess(run)
+    if small is not None:
+        least = min(small, math.inf if least is None else least)
     elif least is None or least >= _SCATTER * wanted:
         return []
     return [
@@ -459,6 +459,20 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
             f"few independent draws: about {least:,.0f} where {wanted:,} are wanted; run longer",
         )
     ]
+
+
+def _small_ess(run: Run) -> float | None:
+    """The effective sample size of all values together, if it is too small."""
+    marginals = run.known_marginals
+    if marginals is None:
+        return None
+    found = []
+    if marginals.ess < marginals.least_ess:
+        found.append(marginals.ess)
+    uniform = (run.model or {}).get("uniform", False) and marginals.comparable
+    if uniform and marginals.ess_if_uniform < marginals.least_ess_if_uniform:
+        found.append(marginals.ess_if_uniform)
+    return min(found, default=None)
 
 
 def _fixed(run: Run) -> bool:

@@ -188,9 +188,10 @@ def sample_until(
 ) -> Run:
     """Sample a graph until convergence criteria are met or a time limit is reached.
 
-    R-hat is the largest over the energy and, if marginals are recorded, over all values of all
-    variables, with chains split in half. The effective sample size is that of the energy. If draws
-    are recorded, both criteria include the values of up to 25 variables. Criteria are checked in
+    R-hat is the largest over the energy, the observables and, if marginals are recorded, all values
+    of all variables, with chains split in half. The effective sample size is the smallest of the
+    energy and the observables. If draws are recorded, both criteria include the values of up to 25
+    variables. Observables with more than 16 numbers in all are left out. Criteria are checked in
     rounds; each round is 1.41 times as long as all previous ones together.
 
     Parameters

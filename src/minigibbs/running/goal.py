@@ -139,7 +139,13 @@ class Goal:
         looked = replace(self, past=past, seen_rhat=nan, seen_ess=nan, seen_error=nan)
         if not self.past or (self.drop and self.begin(end.clock) is None):
             return looked
-        for measure in (_energy(run, self), _counts(run, self, end), _draws(run, self)):
+        measures = (
+            _energy(run, self),
+            _observables(run, self),
+            _counts(run, self, end),
+            _draws(run, self),
+        )
+        for measure in measures:
             if measure.seconds > current().left:
                 return None
             rhat, ess, error = measure.evaluate()
@@ -219,6 +225,27 @@ def _energy(run: Run, goal: Goal) -> _Measure:
         return _rhat(rhat, ess, len(energy), 1, goal), ess, math.nan
 
     return _Measure(2 * _seconds(energy.size), evaluate)
+
+
+def _observables(run: Run, goal: Goal) -> _Measure:
+    """R-hat and ESS of the observables of which every record is kept, as of the energy."""
+    observed = run.observed
+    if observed is None or observed.series is None or not observed.series.size:
+        return _NOTHING
+    series = _thinned(observed.series, _wanted(goal, _MOST_DRAWS))
+
+    def evaluate() -> tuple[float, float, float]:
+        sizes = np.atleast_1d(diagnostics.ess_within(series))
+        ratios = np.atleast_1d(diagnostics.rhat(series))
+        known = np.flatnonzero(~np.isnan(sizes))
+        if not len(known):
+            return math.nan, math.nan, math.nan
+        values = [
+            _rhat(float(ratios[k]), float(sizes[k]), len(series), len(known), goal) for k in known
+        ]
+        return max(values), float(sizes[known].min()), math.nan
+
+    return _Measure(2 * series.shape[2] * _seconds(series[:, :, 0].size), evaluate)
 
 
 def _rhat(rhat: float, ess: float, chains: int, values: int, goal: Goal) -> float:

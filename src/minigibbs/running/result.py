@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
-from minigibbs.results.modes import missed_mode
+from minigibbs.results.modes import has_uniform_marginals, missed_mode
 from minigibbs.results.run import Info, Run
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.goal import Round
@@ -92,6 +92,8 @@ def result(
             plan, [part.levels for part in parts if part.levels is not None], first, records, ended
         ),
     )
+    if search and has_uniform_marginals(plan.graph):
+        model["uniform"] = True
     mode = missed_mode(plan.graph, run) if search else None
     if mode is not None:
         name = run.domains.name(mode.variable)
