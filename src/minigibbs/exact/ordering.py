@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ _RESTART_WORDS = 20_000  # worth of every restart, beside the words it reads
 _STALE = 200  # restarts without improvement after which the search may end
 _LEAST_SECONDS = 0.003  # of every search
 _MOST_SECONDS = 0.5  # of a search
+IMPROVED_SECONDS = 0.1  # of a search for an order whose plan will be improved
 _HOPE_SECONDS = 0.5  # of a search for an order that fits into memory
 _HOPE_BITS = 3.0  # missing bits of memory that halve the hoped-for time
 _KEPT = 0.5  # share of restarts that keep a prefix of the best order
@@ -68,6 +69,7 @@ def order_variables(
     scopes: Iterable[NDArray[np.int32]],
     most: float,
     known: Order | None = None,
+    seconds: float = _MOST_SECONDS,
 ) -> Order:
     """Find a good elimination order.
 
@@ -81,6 +83,8 @@ def order_variables(
         Largest number of entries of all tables together.
     known
         A good order of a similar graph, such as one with other evidence.
+    seconds
+        Of the search, about, at most.
 
     Raises
     ------
@@ -92,7 +96,7 @@ def order_variables(
     pairs = _neighbors(sizes, scopes, most)
     refuse_dense(len(pairs), sizes, most)
     if len(members) <= SEARCHED:
-        found = _Search(members, pairs, bits, _SLACK * most, known).best
+        found = _Search(members, pairs, bits, _SLACK * most, known, seconds).best
     else:
         found = _listed(members, pairs, bits, _SLACK * most)
     if found.entries > _SLACK * most:
@@ -121,8 +125,10 @@ class _Search:
         bits: NDArray[np.float64],
         most: float,
         known: Order | None,
+        seconds: float,
     ) -> None:
         n = len(members)
+        self.seconds = seconds
         self.members, self.bits, self.most = members, np.ascontiguousarray(bits[members]), most
         self.near = _bit_rows(np.searchsorted(members, pairs), n)
         self.scratch = Scratch(
@@ -139,6 +145,7 @@ class _Search:
         self.stream: NDArray[Any] = np.random.SeedSequence(n).generate_state(4, np.uint64)
         self.kept, self.best = np.arange(n), Order((), 0, math.inf, math.inf)
         self._run(known)
+        self.best = replace(self.best, width=self._width())
 
     def _run(self, known: Order | None) -> None:
         n = len(self.members)
@@ -179,7 +186,7 @@ class _Search:
             beyond = min(math.log2(best.entries / self.most), 1000.0)
             return float(_HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS))
         pays = _PAYS * _PRODUCT_SECONDS * best.products
-        return min(max(pays, _LEAST_SECONDS), _MOST_SECONDS)
+        return min(max(pays, _LEAST_SECONDS), self.seconds)
 
     def _try(
         self,
@@ -210,17 +217,17 @@ class _Search:
         self.kept = self.order.copy()
         self.best = Order(
             tuple(self.members[self.order].tolist()),
-            self._width(),
+            0,  # see `__init__`
             float(self.totals[0]),
             float(self.totals[1]),
         )
 
     def _width(self) -> int:
-        """The largest number of neighbors; domains may differ, so that tables do not tell."""
-        if self.bits.min() == self.bits.max():
-            return round(float(self.tables.max() / self.bits[0])) - 1
+        """The largest number of neighbors of the best order."""
+        if not len(self.members):
+            return 0
         largest, near = 0, [set(_bits_of(row)) for row in self.near]
-        for v in self.order.tolist():
+        for v in self.kept.tolist():
             around = near[v]
             largest = max(largest, len(around))
             for u in around:
