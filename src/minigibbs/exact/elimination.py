@@ -26,7 +26,6 @@ from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError, slowness
 from minigibbs.exact.device import FASTER, LAUNCHES, Card
 from minigibbs.exact.ordering import (
-    IMPROVED_SECONDS,
     SEARCHED,
     Order,
     order_variables,
@@ -603,11 +602,7 @@ def _prepared(
             if plan is not None and plan.seconds <= fast and plan.made <= most:
                 return _order_of(plan, sizes), plan, (*leaves.values(), settled)
         scopes = _scopes(whole, sizes) + [np.array([some], dtype=np.int32) for some in joint]
-        known = latest[0] if latest else None
-        if draws:
-            order = order_variables(sizes, scopes, most, known)
-        else:
-            order = order_variables(sizes, scopes, most, known, IMPROVED_SECONDS)
+        order = order_variables(sizes, scopes, most, latest[0] if latest else None)
         if not latest or len(order.variables) > len(latest[0].variables):
             latest[:] = [order]
         leaves = _leaves(whole, sizes, order, joint)

@@ -32,7 +32,6 @@ _RESTART_WORDS = 20_000  # worth of every restart, beside the words it reads
 _STALE = 200  # restarts without improvement after which the search may end
 _LEAST_SECONDS = 0.003  # of every search
 _MOST_SECONDS = 0.5  # of a search
-IMPROVED_SECONDS = 0.1  # of a search for an order whose plan will be improved
 _HOPE_SECONDS = 0.5  # of a search for an order that fits into memory
 _HOPE_BITS = 3.0  # missing bits of memory that halve the hoped-for time
 _KEPT = 0.5  # share of restarts that keep a prefix of the best order
@@ -69,7 +68,6 @@ def order_variables(
     scopes: Iterable[NDArray[np.int32]],
     most: float,
     known: Order | None = None,
-    seconds: float = _MOST_SECONDS,
 ) -> Order:
     """Find a good elimination order.
 
@@ -83,8 +81,6 @@ def order_variables(
         Largest number of entries of all tables together.
     known
         A good order of a similar graph, such as one with other evidence.
-    seconds
-        Of the search, about, at most.
 
     Raises
     ------
@@ -96,7 +92,7 @@ def order_variables(
     pairs = _neighbors(sizes, scopes, most)
     refuse_dense(len(pairs), sizes, most)
     if len(members) <= SEARCHED:
-        found = _Search(members, pairs, bits, _SLACK * most, known, seconds).best
+        found = _Search(members, pairs, bits, _SLACK * most, known).best
     else:
         found = _listed(members, pairs, bits, _SLACK * most)
     if found.entries > _SLACK * most:
@@ -125,10 +121,8 @@ class _Search:
         bits: NDArray[np.float64],
         most: float,
         known: Order | None,
-        seconds: float,
     ) -> None:
         n = len(members)
-        self.seconds = seconds
         self.members, self.bits, self.most = members, np.ascontiguousarray(bits[members]), most
         self.near = _bit_rows(np.searchsorted(members, pairs), n)
         self.scratch = Scratch(
@@ -186,7 +180,7 @@ class _Search:
             beyond = min(math.log2(best.entries / self.most), 1000.0)
             return float(_HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS))
         pays = _PAYS * _PRODUCT_SECONDS * best.products
-        return min(max(pays, _LEAST_SECONDS), self.seconds)
+        return min(max(pays, _LEAST_SECONDS), _MOST_SECONDS)
 
     def _try(
         self,
