@@ -248,7 +248,7 @@ def test_promises_are_those_of_the_split_that_runs():
         sampler = mg.PoissonGibbs()
         assert sampler.guaranteed_slowdown(graph) == 1
         assert sampler.guaranteed_slowdown(graph, lanes=64) == pytest.approx(bound, abs=1e-3)
-        assert "plain Gibbs, which" in sampler.describe(graph)
+        assert "plain Gibbs, with" in sampler.describe(graph)
         assert f"at most {bound:.3g} times slower" in sampler.describe(graph, lanes=64)
         assert mg.explain(graph, COSTS).guarantee.startswith("Guaranteed: every update is that of")
         for told in (
