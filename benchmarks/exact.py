@@ -56,7 +56,7 @@ def load(name: str) -> mg.FactorGraph:
 def ours(name: str) -> tuple[float, float, float, float]:
     """Return seconds of a first and a second answer and one with other evidence, and log Z."""
     mg.infer(mg.models.ising_lattice(8, 0.5, periodic=False), progress=False)  # compiles
-    for warm in ("uai2014/Grids_11", "uai2014_zeros/Segmentation_11"):
+    for warm in ("uai2014/Grids_11", "uai2014_zeros/Segmentation_11", "uai2014/Grids_15"):
         mg.infer(load(warm), progress=False)
     graph, seconds, log_z = load(name), [], math.nan
     for number in range(3):

@@ -160,6 +160,7 @@ MEMBERS = {
         "bounds",
         "joint",
         "probability",
+        "likelihood",
         "most_probable",
         "draws",
         "observables",

@@ -142,3 +142,33 @@ def test_exact_observables_are_written_to_files(tmp_path):
     assert answer.observables["m"].mean == pytest.approx((2 * answer.marginals[:, 1] - 1).mean())
     answer.save(tmp_path / "answer.npz")
     assert mg.load(tmp_path / "answer.npz").observables["m"].mean == answer.observables["m"].mean
+
+
+@pytest.mark.parametrize("model", ["potts", "mixed", "evidence"])
+def test_soft_evidence_has_its_expected_likelihood(model):
+    """The mean of the product over all states, zeros and clamped variables included."""
+    graph = ZOO[model]
+    rng = np.random.default_rng(7)
+    given = {v: rng.random(int(graph.sizes[v])) for v in range(min(3, len(graph)))}
+    given[0][0] = 0.0
+    states, law = mg.exact_distribution(graph)
+    want = law @ np.prod([given[v][states[:, v]] for v in given], axis=0)
+    assert mg.infer(graph, progress=False).likelihood(given) == pytest.approx(want, rel=1e-10)
+    clamped = graph.condition({1: 0})
+    states, law = mg.exact_distribution(clamped)
+    want = law @ np.prod([given[v][states[:, v]] for v in given], axis=0)
+    assert mg.infer(clamped, progress=False).likelihood(given) == pytest.approx(want, rel=1e-10)
+
+
+def test_impossible_and_invalid_soft_evidence():
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).condition({0: 1})
+    answer = mg.infer(graph, progress=False)
+    assert answer.likelihood({0: [1.0, 0.0]}) == 0.0
+    assert answer.likelihood({1: [0.0, 0.0]}) == 0.0
+    assert answer.likelihood({}) == pytest.approx(1.0)
+    for wrong in ([0.5], [-0.1, 1.0], [math.nan, 1.0], [[1.0, 1.0]]):
+        with pytest.raises(mg.SampleError, match="likelihoods"):
+            answer.likelihood({1: wrong})
+    sampled = mg.infer(graph, "1s", exact=False, seed=1, progress=False)
+    with pytest.raises(mg.SampleError, match="exact"):
+        sampled.likelihood({1: [0.5, 0.5]})

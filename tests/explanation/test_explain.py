@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.explanation import costs
+from minigibbs.explanation import costs, trials
 from minigibbs.samplers import SINGLE_SITE
 from minigibbs.samplers.costs import COSTS as SHIPPED
+from minigibbs.system.watch import Compiling
 from tests.harness import sample
 from tests.zoo import IMPLICIT, ZOO
 
@@ -101,7 +102,7 @@ def test_trials_rank_samplers_that_move_many_variables():
     assert seconds == sorted(seconds)
     refused = {trial.sampler: trial for trial in explanation.trials}["exact"]
     assert refused.seconds is None
-    assert "exact answers" in refused.note
+    assert "exact answers" in refused.note or "not ready" in refused.note
     assert "per effective sample" in str(explanation)
     assert json.loads(json.dumps(explanation.to_dict()))["trials"][0]["sampler"] == names[0]
 
@@ -115,6 +116,43 @@ def test_chains_that_are_stuck_are_not_called_fast():
     assert found["gibbs"].effective < 0.1
     assert not found["exact"].note
     assert found["exact"].effective > 0.5  # independent draws give 1, up to its own error
+
+
+def test_a_first_call_compiles_little(monkeypatch, tmp_path):
+    """Costs are not measured, and samplers are left out once compiling has taken its time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(costs, "measure", None)
+    monkeypatch.setattr(trials, "_try", slow_to_compile)
+    graph = mg.models.ising_lattice(8, 0.3)
+    explanation = mg.explain(graph)
+    left = [one for one in explanation.trials if "compiling" in one.note]
+    assert [one.sampler for one in left] == ["swendsen-wang", "tempering", "block-gibbs"]
+    assert "the next call tries it" in str(explanation)
+    assert "scaled by a trial" in str(explanation)
+    rows = {row.sampler: row for row in explanation.rows}
+    assert rows["gibbs"].nanoseconds == pytest.approx(1e9 * 2e-3 / 64)
+    assert not any("compiling" in one.note for one in mg.explain(graph, trials="1s").trials)
+    assert "typical costs. Run" in str(mg.explain(graph, trials=0))
+
+
+def slow_to_compile(graph, sampler, share):
+    Compiling.seconds += 2.5
+    return trials.Trial(sampler.name, 1e-3, 2e-3, 0.1, "")
+
+
+def test_samplers_that_cannot_pay_are_not_tried(monkeypatch):
+    """A sweep of blocks or levels reads what a sweep of plain Gibbs reads, or more."""
+    tried = []
+
+    def noted(graph, sampler, share):
+        tried.append(sampler.name)
+        sweep = {"poisson-gibbs": 1e-4, "gibbs": 1e-2}.get(sampler.name, 1.0)
+        return trials.Trial(sampler.name, 2 * sweep, sweep, 0.5, "")
+
+    monkeypatch.setattr(trials, "_try", noted)
+    found = {one.sampler: one for one in trials.try_samplers(ZOO["potts"], 1.0)}
+    assert tried == ["poisson-gibbs", "gibbs", "exact", "swendsen-wang"]
+    assert "longer than an effective sample with poisson-gibbs" in found["block-gibbs"].note
 
 
 def test_no_trials_where_costs_are_given():
@@ -210,7 +248,7 @@ def test_promises_are_those_of_the_split_that_runs():
         sampler = mg.PoissonGibbs()
         assert sampler.guaranteed_slowdown(graph) == 1
         assert sampler.guaranteed_slowdown(graph, lanes=64) == pytest.approx(bound, abs=1e-3)
-        assert "plain Gibbs, which" in sampler.describe(graph)
+        assert "plain Gibbs, with" in sampler.describe(graph)
         assert f"at most {bound:.3g} times slower" in sampler.describe(graph, lanes=64)
         assert mg.explain(graph, COSTS).guarantee.startswith("Guaranteed: every update is that of")
         for told in (

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from minigibbs.exact.device import Card
-from minigibbs.exact.plan import Plan, natural_scope, product_seconds
+from minigibbs.exact.plan import Plan, Step, natural_scope, product_seconds
 from minigibbs.kernels.tables import (
     gather,
     max_products,
@@ -39,10 +39,10 @@ Numbers = NDArray[np.float64]
 
 SUM, LOGS, LARGEST = "sum", "logs", "largest"  # what a step does with products
 
-_LEAST = -690.0  # logarithm of the least product that is not lost
-_SPARE = 650.0  # see `_Tables._check`
 _LOST = 1e-290  # products of scaled numbers that may have lost digits
-_SCALED = 2.0**100  # numbers beyond it, or below its inverse, are scaled
+LEAST = -690.0  # logarithm of the least product that is not lost
+SPARE = 650.0  # see `Contraction._harmless`
+SCALED = 2.0**100  # numbers beyond it, or below its inverse, are scaled
 _BLAS = 4  # rows and columns from which on matrices are left to BLAS
 _AT_ONCE = 1 << 31  # products between two looks at the clock
 _AT_ONCE_LOGS = 1 << 20  # the same for entries of tables of logarithms
@@ -92,80 +92,96 @@ class Contraction:
         self._card = card if mode == SUM else None
         self.plan, self.sizes, self.mode, self._ranges = plan, sizes, mode, ranges
         self._sizes: list[int] = sizes.tolist()  # faster to look up one by one
-        self.nodes: list[Numbers] = []
+        self._nodes: list[Numbers] = []
         self._low: list[float] = []  # lower bound of the logarithms of entries that are not 0
         self._scale: list[Numbers] = []  # [row] logarithm of what the leaves below were divided by
         for scope, leaf in zip(plan.scopes, leaves, strict=False):
-            self._add_leaf(scope, leaf)
+            self._add(*self._leaf(scope, leaf))
 
-    def _add_leaf(self, scope: tuple[int, ...], logs: Numbers) -> None:
+    def _add(self, table: Numbers, low: float, scale: Numbers) -> None:
+        self._nodes.append(table)
+        self._low.append(low)
+        self._scale.append(scale)
+
+    def _node(self, node: int) -> Numbers:
+        """The numbers of a node."""
+        return self._nodes[node]
+
+    def _table(self, node: int) -> tuple[tuple[int, ...], Numbers, float]:
+        """A node's scope, its numbers, and a lower bound of their logarithms."""
+        return self.plan.scopes[node], self._nodes[node], self._low[node]
+
+    def _leaf(self, scope: tuple[int, ...], logs: Numbers) -> tuple[Numbers, float, Numbers]:
+        """The numbers of a leaf, a lower bound of their logarithms, and their scale."""
         top = logs.reshape(len(logs), -1).max(axis=1)
         top = np.where(np.isfinite(top), top, 0.0)
         shifted = logs - top.reshape(-1, *[1] * len(scope))
         low = float(shifted.min(initial=0.0, where=shifted > -np.inf))
         if self.mode == SUM:
-            if low < _LEAST and not self._harmless(scope, 0.0):
+            if low < LEAST and not self._harmless(scope, 0.0):
                 raise UnderflowError
-            low = max(low, _LEAST)
+            low = max(low, LEAST)
             shifted = np.exp(shifted)
         if self._card is not None:
             shifted = self._card.put(shifted)
-        self.nodes.append(shifted)
-        self._low.append(low)
-        self._scale.append(top)
+        return shifted, low, top
 
     def upward(self) -> Numbers:
         """Make all products; returns log Z of each row, -inf where no state is possible."""
-        with _own_threads():
+        with own_threads():
             return self._upward()
 
     def _upward(self) -> Numbers:
         for step in self.plan.steps:
             current().check()
-            out, scale, low = self._product(
-                (self.plan.scopes[step.left], self.nodes[step.left], self._low[step.left]),
-                None
-                if step.right < 0
-                else (self.plan.scopes[step.right], self.nodes[step.right], self._low[step.right]),
-                step.scope,
-            )
-            below = self._scale[step.left]
+            out, low, scale = self._made(step)
+            scale = scale + self._scale[step.left]
             if step.right >= 0:
-                below = below + self._scale[step.right]
-            self.nodes.append(out)
-            self._low.append(low)
-            self._scale.append(below + scale)
+                scale = scale + self._scale[step.right]
+            self._add(out, low, scale)
         total = np.zeros(1)
         for root in self.plan.roots:
             total = total + self.logs(root) + self._scale[root]
         return total
 
-    def downward(self) -> dict[int, tuple[tuple[int, ...], Numbers]]:
-        """What the rest says of each leaf, after `upward`: scope and table, up to a factor.
+    def _made(self, step: Step) -> tuple[Numbers, float, Numbers]:
+        """The product of a step, a lower bound of its logarithms, and its own scale."""
+        right = None if step.right < 0 else self._table(step.right)
+        out, scale, low = self._product(self._table(step.left), right, step.scope)
+        return out, low, scale
+
+    def joints(self) -> Callable[[int], Numbers]:
+        """Make the downward pass, after `upward`; returns each leaf's joint marginal [row, ...].
 
         Products of steps are freed on the way.
         """
-        with _own_threads():
-            return self._downward()
+        with own_threads():
+            told = self._downward()
+        return lambda leaf: self._joint(leaf, told[leaf])
 
     def _downward(self) -> dict[int, tuple[tuple[int, ...], Numbers]]:
         one = (np.zeros if self.mode != SUM else np.ones)((1,))
         one = one if self._card is None else self._card.put(one)
         known: tuple[tuple[int, ...], Numbers, float] = ((), one, 0.0)
         told = dict.fromkeys(self.plan.roots, known)
-        scopes, first = self.plan.scopes, self.plan.leaves
+        first = self.plan.leaves
         for number in range(len(self.plan.steps) - 1, -1, -1):
             current().check()
             step, above = self.plan.steps[number], told.pop(first + number)
-            self.nodes[first + number] = one  # nobody needs it any more
-            for own, other in ((step.left, step.right), (step.right, step.left)):
-                if own < 0:
-                    continue
-                beside = None
-                if other >= 0:
-                    beside = (scopes[other], self.nodes[other], self._low[other])
-                told[own] = self._told(above, beside, scopes[own])
+            self._nodes[first + number] = one  # nobody needs it any more
+            told.update(self._told_below(step, above))
         return {leaf: told[leaf][:2] for leaf in range(first) if leaf in told}
+
+    def _told_below(
+        self, step: Step, above: tuple[tuple[int, ...], Numbers, float]
+    ) -> dict[int, tuple[tuple[int, ...], Numbers, float]]:
+        """What the rest says of the nodes that a step multiplies."""
+        found = {}
+        for own, other in ((step.left, step.right), (step.right, step.left)):
+            if own >= 0:
+                beside = None if other < 0 else self._table(other)
+                found[own] = self._told(above, beside, self.plan.scopes[own])
+        return found
 
     def _told(
         self,
@@ -188,14 +204,14 @@ class Contraction:
     def logs(self, node: int) -> Numbers:
         """The logarithms of a node's table."""
         with np.errstate(divide="ignore"):
-            table = self._host(self.nodes[node])
+            table = self._host(self._node(node))
             return table if self.mode != SUM else np.log(table)
 
     def _host(self, table: Any) -> Numbers:
         """A table in the memory of the processor."""
         return table if self._card is None else self._card.get(table)
 
-    def leaf_marginal(self, leaf: int, told: tuple[tuple[int, ...], Numbers]) -> Numbers:
+    def _joint(self, leaf: int, told: tuple[tuple[int, ...], Numbers]) -> Numbers:
         """[row, ...] The joint marginal of a leaf's variables."""
         scope, known, table = self.plan.scopes[leaf], told[0], self._host(told[1])
         with np.errstate(divide="ignore"):
@@ -244,13 +260,13 @@ class Contraction:
         self, node: int, summed: tuple[int, ...], states: NDArray[Any], weights: Numbers
     ) -> None:
         scope = self.plan.scopes[node]
-        index: list[Any] = [0 if len(self.nodes[node]) == 1 else np.arange(len(states))[:, None]]
+        index: list[Any] = [0 if len(self._node(node)) == 1 else np.arange(len(states))[:, None]]
         shape = [int(self.sizes[v]) for v in summed]
         places = dict(zip(summed, np.indices(shape).reshape(len(shape), -1), strict=True))
         for v in scope:
             index.append(places[v] if v in places else states[:, v, None].astype(np.int64))
         with np.errstate(divide="ignore"):
-            rows = self._host(self.nodes[node])[tuple(index)]
+            rows = self._host(self._node(node))[tuple(index)]
             weights += rows if self.mode != SUM else np.log(rows)
 
     def _product(
@@ -275,16 +291,16 @@ class Contraction:
         out = times(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
         low = a[2] + (0.0 if b is None else b[2])
         tops = self._host(out.reshape(len(out), -1).max(axis=1))
-        if low < _LEAST:  # the bounds may be too low: look
+        if low < LEAST:  # the bounds may be too low: look
             low = least(a[1]) + (0.0 if b is None else least(b[1]))
-            if low < _LEAST:
+            if low < LEAST:
                 top = math.log(tops.min()) if tops.min() > 0 else -math.inf
                 if not self._harmless(scope, top):
                     raise UnderflowError
-                low = _LEAST
+                low = LEAST
         scale = np.zeros(len(tops))
-        if not (tops.min() > 1 / _SCALED and tops.max() < _SCALED):
-            beyond = (tops > 0) & ((tops > _SCALED) | (tops < 1 / _SCALED))
+        if not (tops.min() > 1 / SCALED and tops.max() < SCALED):
+            beyond = (tops > 0) & ((tops > SCALED) | (tops < 1 / SCALED))
             exponent = np.where(beyond, np.frexp(np.where(beyond, tops, 1.0))[1], 0)
             scale = exponent * math.log(2.0)
             factor = np.ldexp(1.0, -exponent).reshape(-1, *[1] * len(scope))
@@ -302,7 +318,7 @@ class Contraction:
         if self._ranges is None:
             return False
         strength = float(self._ranges[list(scope)].sum())
-        return top >= strength / 2 - _SPARE
+        return top >= strength / 2 - SPARE
 
 
 @cache
@@ -316,7 +332,7 @@ def slowness() -> float:
     scope = natural_scope(left, right, set(range(21)) - {3, 7, 11})
     a, b = np.ones((1, *[2] * 18)), np.ones((1, *[2] * 6))
     seconds = []
-    with _own_threads():
+    with own_threads():
         for _ in range(4):  # the first may compile
             begun = time.perf_counter()
             multiply(sizes, left, a, right, b, scope).max()
@@ -330,7 +346,7 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _own_threads() -> AbstractContextManager[Any]:
+def own_threads() -> AbstractContextManager[Any]:
     """Let BLAS use one thread: its threads wait actively for each other, ours do not."""
     return _libraries().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 

@@ -16,6 +16,7 @@ from minigibbs.errors import SampleError
 from minigibbs.system.optional import optional
 
 FASTER = 30.0  # times as fast as predicted for a processor
+LAUNCHES = 1e-4  # seconds of the calls that a step needs on the way up and down
 _SHARE = 0.9  # of the free memory of a card
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +24,15 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError, slowness
-from minigibbs.exact.device import FASTER, Card
-from minigibbs.exact.ordering import SEARCHED, Order, order_variables, refuse, refuse_dense
+from minigibbs.exact.device import FASTER, LAUNCHES, Card
+from minigibbs.exact.ordering import (
+    SEARCHED,
+    Order,
+    order_variables,
+    refuse,
+    refuse_dense,
+)
+from minigibbs.exact.passes import Passes, Written
 from minigibbs.exact.plan import Plan, make_plan, plan_like
 from minigibbs.exact.rotation import rotated
 from minigibbs.graph.factors.base import FREE
@@ -34,9 +42,9 @@ from minigibbs.graph.prepared import shared
 from minigibbs.graph.pruning import prune
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.kernels.layout import EQUAL, TABLE
+from minigibbs.kernels.passes import Values, write_leaves
 from minigibbs.system import memory as machine
 from minigibbs.system.boundary import checked
-from minigibbs.system.watch import current
 
 Table = NDArray[np.float64]
 DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
@@ -96,11 +104,8 @@ def exact_answer(tree: EliminationTree) -> tuple[NDArray[np.float64], float]:
     with tree.reserved():
         log_z, graph = possible(tree), tree.graph
         first = np.cumsum(graph.sizes, dtype=np.int64) - graph.sizes
-        result = np.zeros(int(first[-1] + graph.sizes[-1]))
-        for variable in np.flatnonzero(tree.sizes == 1).tolist():
-            result[first[variable] + tree.values(variable)] = 1.0
-        for variable, marginal in tree.marginals():
-            result[first[variable] + tree.values(variable)] = marginal
+        result = np.zeros(int(graph.sizes.sum(dtype=np.int64)))
+        result[np.repeat(first, tree.sizes) + tree.left.value] = tree.flat_marginals()
     return result, log_z
 
 
@@ -323,7 +328,7 @@ class EliminationTree:
     def seconds(self) -> float:
         """Predicted seconds of the two passes, on this machine."""
         if self.card is not None:
-            return self.plan.seconds / FASTER
+            return self.plan.seconds / FASTER + LAUNCHES * len(self.plan.steps)
         return self.plan.seconds * slowness()
 
     def values(self, variable: int) -> NDArray[np.int64]:
@@ -349,22 +354,41 @@ class EliminationTree:
         self._weights = weights
         if not self.possible:
             return np.array([-math.inf])
-        constant, tables = self.tables()
+        constant, written = self._write()
         if constant == -math.inf:
             return np.array([constant])
-        for variable, rows in weights.items():
-            leaf = self.plan.leaf_of[variable]
-            assert self.plan.scopes[leaf] == (variable,)
-            tables[leaf] = tables[leaf] + rows
         ranges = None
         if self.alive is None and not weights:
             ranges = self.graph.local_energies
         try:
-            self.contraction = Contraction(self.plan, self.sizes, tables, mode, ranges, self.card)
+            if mode == SUM and self.card is None and not weights:
+                self.contraction = Passes(self.plan, self.sizes, written, ranges)
+            else:
+                tables = self._tables(written, weights)
+                self.contraction = Contraction(
+                    self.plan, self.sizes, tables, mode, ranges, self.card
+                )
             return constant + self.contraction.upward()
         except UnderflowError:
+            tables = self._tables(written, weights)
             self.contraction = Contraction(self.plan, self.sizes, tables, LOGS, ranges)
             return constant + self.contraction.upward()
+
+    def flat_marginals(self) -> NDArray[np.float64]:
+        """The marginals of all variables one behind the other, after `upward`.
+
+        Each is over the values that its variable may take.
+        """
+        found, first = np.ones(int(self.sizes.sum())), np.cumsum(self.sizes) - self.sizes
+        if isinstance(self._made, Passes):
+            try:
+                self._made.marginals(first, found)
+                return found
+            except UnderflowError:
+                self.upward(LOGS)
+        for variable, marginal in self.marginals():
+            found[first[variable] : first[variable] + len(marginal)] = marginal
+        return found
 
     def leaf_marginals(self) -> Iterator[tuple[tuple[int, ...], Table]]:
         """The scope and the joint marginal of each leaf, after `upward`.
@@ -377,12 +401,12 @@ class EliminationTree:
     def leaf_rows(self) -> Iterator[tuple[tuple[int, ...], Table]]:
         """The same for each row, after `upward_rows`: [row, ...]."""
         try:
-            told = self._made.downward()
+            joints = self._made.joints()
         except UnderflowError:
             self.upward_rows(self._weights, LOGS)
-            told = self._made.downward()
-        for leaf, rest in told.items():
-            yield self.plan.scopes[leaf], self._made.leaf_marginal(leaf, rest)
+            joints = self._made.joints()
+        for leaf in range(self.plan.leaves):
+            yield self.plan.scopes[leaf], joints(leaf)
 
     def marginals(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Each variable's marginal, over the values that it may take, after `upward`."""
@@ -448,19 +472,61 @@ class EliminationTree:
 
     def tables(self) -> tuple[float, list[Table]]:
         """The sum of factors without variables, and the logarithms of each leaf's factors."""
+        constant, written = self._write()
+        return constant, self._tables(written, {})
+
+    @cached_property
+    def left(self) -> Values:
+        """The values that are left to each variable, and the factors of each leaf."""
+        sizes, first = self.graph.sizes, np.cumsum(self.sizes) - self.sizes
+        if self.alive is not None:
+            begin = np.cumsum(sizes, dtype=np.int64) - sizes
+            value = np.flatnonzero(self.alive) - np.repeat(begin, self.sizes)
+        else:
+            value = np.arange(int(self.sizes.sum())) - np.repeat(first, self.sizes)
+            clamped = np.flatnonzero(self.graph.evidence != FREE)
+            value[first[clamped]] = self.graph.evidence[clamped]
+        counts = np.array([len(numbers) for numbers in self.leaves], dtype=np.int64)
+        numbers = np.fromiter(chain.from_iterable(self.leaves), np.int64, int(counts.sum()))
+        return Values(np.append(first, len(value)), value, np.append(0, np.cumsum(counts)), numbers)
+
+    def _write(self) -> tuple[float, Written]:
+        """The sum of factors without variables, and the logarithms of each leaf's factors."""
+        leaves, shapes = self.plan.scopes[: self.plan.leaves], self.sizes.tolist()
+        counts = [math.prod([shapes[v] for v in scope]) for scope in leaves]
+        begin = np.append(0, np.cumsum([*counts, 1], dtype=np.int64))
+        whole = Written(np.empty(int(begin[-1])), begin)
+        start = np.append(
+            self.plan.arrays.start[: len(leaves) + 1], self.plan.arrays.start[len(leaves)]
+        )
+        digits = np.zeros(len(self.sizes), dtype=np.int64)
+        for first, last in whole.pieces():
+            write_leaves(
+                self.graph.packed,
+                self.left,
+                start,
+                self.plan.arrays.variable,
+                self.sizes,
+                begin,
+                digits,
+                whole.logs,
+                first,
+                last,
+            )
+        constant = self.graph.offset + float(whole.logs[-1])
+        return constant, Written(whole.logs[:-1], begin[:-1])
+
+    def _tables(self, written: Written, weights: Mapping[int, Table]) -> list[Table]:
+        """The logarithms of each leaf as a table [row, ...]."""
         tables = []
-        for scope, numbers in zip(
-            (*self.plan.scopes[: self.plan.leaves], ()), self.leaves, strict=True
-        ):
-            current().check()
-            table: Table = np.zeros([int(self.sizes[v]) for v in scope])
-            for number in numbers:
-                own, values = self.factor(number)
-                if own != scope:
-                    values = values.transpose([own.index(v) for v in scope])
-                table += values
-            tables.append(table[None])
-        return self.graph.offset + float(tables.pop()[0]), tables
+        for leaf, scope in enumerate(self.plan.scopes[: self.plan.leaves]):
+            logs = written.logs[written.begin[leaf] : written.begin[leaf + 1]]
+            tables.append(logs.reshape(1, *(int(self.sizes[v]) for v in scope)))
+        for variable, rows in weights.items():
+            leaf = self.plan.leaf_of[variable]
+            assert self.plan.scopes[leaf] == (variable,)
+            tables[leaf] = tables[leaf] + rows
+        return tables
 
     def factor(self, number: int) -> tuple[tuple[int, ...], Table]:
         """A factor as a table over those of its variables that are not settled."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,6 +139,7 @@ class _Search:
         self.stream: NDArray[Any] = np.random.SeedSequence(n).generate_state(4, np.uint64)
         self.kept, self.best = np.arange(n), Order((), 0, math.inf, math.inf)
         self._run(known)
+        self.best = replace(self.best, width=self._width())
 
     def _run(self, known: Order | None) -> None:
         n = len(self.members)
@@ -210,17 +211,17 @@ class _Search:
         self.kept = self.order.copy()
         self.best = Order(
             tuple(self.members[self.order].tolist()),
-            self._width(),
+            0,  # see `__init__`
             float(self.totals[0]),
             float(self.totals[1]),
         )
 
     def _width(self) -> int:
-        """The largest number of neighbors; domains may differ, so that tables do not tell."""
-        if self.bits.min() == self.bits.max():
-            return round(float(self.tables.max() / self.bits[0])) - 1
+        """The largest number of neighbors of the best order."""
+        if not len(self.members):
+            return 0
         largest, near = 0, [set(_bits_of(row)) for row in self.near]
-        for v in self.order.tolist():
+        for v in self.kept.tolist():
             around = near[v]
             largest = max(largest, len(around))
             for u in around:

@@ -15,6 +15,8 @@ import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -23,11 +25,13 @@ from numpy.typing import NDArray
 _LARGE = 1 << 12  # entries of a table whose products are delayed
 _SMALL = 1 << 12  # entries of the tables that are collected for it
 _COMPARED = 6  # tables of which the best pair is searched for
-_STEP_SECONDS = 3e-5  # of a product, beside what follows
+_SMALL_SECONDS = (3e-7, 2e-9)  # of a product in compiled code, and per number multiplied
+_STEP_SECONDS = 3e-5  # of another product, beside what follows
 _ENTRY_SECONDS = 2e-9  # per entry of the two tables and of the result
 _THIN_SECONDS = 8e-10  # per number multiplied, in thin matrices
 _BLAS_SECONDS = 6e-11  # the same in matrices of 16 rows and columns or more
-PRICES = (_STEP_SECONDS, _ENTRY_SECONDS, _THIN_SECONDS, _BLAS_SECONDS)
+SMALL_PRODUCTS = 1 << 14  # numbers multiplied by a step that compiled code makes
+PRICES = (_STEP_SECONDS, _ENTRY_SECONDS, _THIN_SECONDS, _BLAS_SECONDS, *_SMALL_SECONDS)
 PASSES = 3  # products with the size of a step: on the way up, and twice on the way down
 
 
@@ -38,6 +42,17 @@ class Step(NamedTuple):
     right: int  # -1 for none: the left table is only summed
     scope: tuple[int, ...]  # of the result
     summed: tuple[int, ...]
+
+
+class PlanArrays(NamedTuple):
+    """Letters: N nodes, K steps."""
+
+    start: NDArray[np.int64]  # [N + 1] where the scope of each node begins
+    variable: NDArray[np.int64]  # the variables of all scopes
+    left: NDArray[np.int64]  # [K] the nodes that each step multiplies
+    right: NDArray[np.int64]  # [K] -1 for none
+    summed_start: NDArray[np.int64]  # [K + 1] the same for the variables that each step sums out
+    summed: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -75,6 +90,24 @@ class Plan:
     def made(self) -> float:
         """Entries of all products."""
         return self.entries - self.written
+
+    @cached_property
+    def arrays(self) -> PlanArrays:
+        """The nodes and steps as arrays."""
+        start, variable = _flattened(self.scopes)
+        summed_start, summed = _flattened([step.summed for step in self.steps])
+        left = np.array([step.left for step in self.steps], dtype=np.int64)
+        right = np.array([step.right for step in self.steps], dtype=np.int64)
+        return PlanArrays(start, variable, left, right, summed_start, summed)
+
+
+def _flattened(
+    scopes: Sequence[tuple[int, ...]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each scope begins, and the variables of all."""
+    lengths = np.array([len(scope) for scope in scopes], dtype=np.int64)
+    variables = np.fromiter(chain.from_iterable(scopes), np.int64, int(lengths.sum()))
+    return np.append(0, np.cumsum(lengths)), variables
 
 
 def make_plan(
@@ -271,6 +304,9 @@ class _Tree:
 
     def cost(self, a: Set[int], b: Set[int], out: Set[int]) -> float:
         """Predicted seconds of a product."""
+        joint = self.entries(a | b)
+        if joint <= SMALL_PRODUCTS:
+            return _SMALL_SECONDS[0] + _SMALL_SECONDS[1] * joint
         shared = a & b
         return product_seconds(
             *map(self.entries, (shared & out, a - b, b - a, shared - out, a, b, out))

@@ -55,6 +55,23 @@ def log_evidence(
         return min(tree.upward() - log_z, 0.0)
 
 
+def log_likelihood(
+    graph: FactorGraph,
+    logs: Mapping[int, NDArray[np.float64]],
+    log_z: float,
+    memory: float | None = None,
+) -> float:
+    """The logarithm of the expected product of likelihoods, given as one logarithm per value."""
+    tree = EliminationTree.of(graph, memory, joint=tuple((v,) for v in logs))
+    with tree.reserved():
+        left = {v: some[tree.values(v)] for v, some in logs.items()}
+        settled = sum(float(some[0]) for v, some in left.items() if tree.sizes[v] == 1)
+        if settled == -math.inf:
+            return settled
+        weights = {v: some[None] for v, some in left.items() if tree.sizes[v] > 1}
+        return settled + float(tree.upward_rows(weights)[0]) - log_z
+
+
 def mean_log_potential(graph: FactorGraph, memory: float | None = None) -> float:
     """The expected log-potential, by the joint marginals of all factors."""
     tree = EliminationTree.of(graph, memory)

@@ -17,12 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.exact.plan import PASSES, PRICES, Plan, plan_of_tree, tree_of, tree_scopes
+from minigibbs.exact.plan import (
+    PASSES,
+    PRICES,
+    SMALL_PRODUCTS,
+    Plan,
+    plan_of_tree,
+    tree_of,
+    tree_scopes,
+)
 from minigibbs.kernels.trees import price_tree, rotate_tree
 from minigibbs.system.watch import current
 
 _LEAST_SECONDS = 0.05  # predicted for a plan that is worth a search
 _PAYS = 0.5  # search for this share of the predicted seconds
+_STALE = 0.25  # of that share where the latest rounds have hardly saved anything
+_SAVED = 0.05  # share of the seconds that rounds should save
 _MOST_SECONDS = 8.0  # of a search
 _HOPE_SECONDS = 6.0  # of a search for a plan that fits into memory
 _HOPE_BITS = 4.0  # missing bits of memory that halve the hoped-for time
@@ -81,18 +91,20 @@ class _Search:
     def run(self) -> None:
         """Anneal in rounds, each from the best tree so far, while that pays."""
         trial = _TRIAL_SECONDS + _WORD_SECONDS * self.words
-        spent, number = 0.0, 0
+        spent, number, stale, before = 0.0, 0, False, self.seconds
         while True:
             lasts = _FIRST_SECONDS * 2.0 ** (number // len(_ROUNDS))
             spent += lasts
-            if number >= len(_ROUNDS) and spent > self._worth():
+            if number and number % len(_ROUNDS) == 0:
+                stale, before = self.seconds > (1 - _SAVED) * before, self.seconds
+            if number >= len(_ROUNDS) and spent > self._worth(stale):
                 return
             self._round(*_ROUNDS[number % len(_ROUNDS)], int(lasts / (_TEMPERATURES * trial)))
             number += 1
 
-    def _worth(self) -> float:
+    def _worth(self, stale: bool) -> float:
         """Seconds that the whole search may take."""
-        worth = _PAYS * PASSES * self.seconds
+        worth = _PAYS * PASSES * self.seconds * (_STALE if stale else 1.0)
         if self.made > self.most:
             beyond = min(math.log2(self.made / self.most), 1000.0)
             worth = _HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS)
@@ -125,7 +137,7 @@ class _Search:
             self.made, self.seconds = made, seconds
 
     def _prices(self, crowded: float) -> NDArray[np.float64]:
-        return np.array([*PRICES, crowded])
+        return np.array([*PRICES, SMALL_PRODUCTS, crowded])
 
     def _price(self, crowded: float) -> float:
         """Predicted seconds of one pass."""

@@ -94,15 +94,22 @@ def measure(tell: Callable[[str], None] = lambda text: None) -> Costs:
     return solve(rows, COSTS)
 
 
-def machine_costs() -> Costs:
-    """The costs on this machine, from the cache or measured now."""
-    path, key = _cache_file(), _machine()
+def remembered_costs() -> Costs | None:
+    """The costs on this machine, if they were measured before."""
     try:
-        known = json.loads(path.read_text())
-        if known["machine"] == key:
+        known = json.loads(_cache_file().read_text())
+        if known["machine"] == _machine():
             return {str(kind): float(cost) for kind, cost in known["costs"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # not measured yet, or by another version
+    return None
+
+
+def machine_costs() -> Costs:
+    """The costs on this machine, remembered or measured now."""
+    costs, path, key = remembered_costs(), _cache_file(), _machine()
+    if costs is not None:
+        return costs
     costs = measure(lambda text: print(text, file=sys.stderr, flush=True))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from minigibbs.errors import SampleError
-from minigibbs.explanation.costs import machine_costs, predict
+from minigibbs.explanation.costs import predict, remembered_costs
 from minigibbs.explanation.trials import Trial, try_samplers
 from minigibbs.graph.graph import FactorGraph, Stats
+from minigibbs.graph.packing import free_variables
 from minigibbs.results.summary import for_json
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS, Backend
 from minigibbs.running.backends.mpi import describe_ranks
 from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.running.request import check_counts
-from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
+from minigibbs.samplers import SINGLE_SITE, Gibbs, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.bounds import LOOSEST, guarantee
-from minigibbs.samplers.costs import Costs
+from minigibbs.samplers.costs import COSTS, Costs
 from minigibbs.samplers.registry import ScanChoice, check_colors
 from minigibbs.system.boundary import checked
 
@@ -34,8 +36,13 @@ _FOOTNOTE = (
     "slowdown: proven bound on how much smaller than plain Gibbs's the spectral gap of the random\n"
     "scan can be, for the factors that this run would minibatch; for systematic and chromatic\n"
     "scans see mg.theory.systematic_slowdown.\n"
-    "per update: predicted for one chain on a processor of this machine."
+    "per update: predicted for one chain on a processor of this machine"
 )
+_GIVEN = "from the given costs"
+_REMEMBERED = "from costs that were measured on it"
+_MEASURE = "Run\nminigibbs explain --measure once to measure the costs"
+_TYPICAL = f"from\ntypical costs. {_MEASURE}"
+_SCALED = f"from\ntypical costs, scaled by a trial. {_MEASURE}"
 
 
 _ANSWERS = "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."
@@ -45,6 +52,7 @@ _ANSWERS_IMPLICIT = (
 )
 _TRIALS = "3s"  # of all samplers together, where the costs of this machine are used
 _LONGEST = 86_400.0  # seconds of trials
+_COMPILING = 6.0  # seconds of compilation in a call, unless trials are requested
 _CLEARLY = 2.0  # times as fast as the default in trials, to be recommended in its place
 
 
@@ -97,6 +105,8 @@ class Explanation:
         A hint to `mg.infer`.
     ranks : str
         What each process of a run with `backend="mpi"` stores and sends; else empty.
+    costs : str
+        What the predicted times are based on.
 
     Examples
     --------
@@ -119,6 +129,7 @@ class Explanation:
     trials: tuple[Trial, ...] = ()
     answers: str = _ANSWERS
     ranks: str = ""
+    costs: str = _GIVEN
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers and strings for JSON; an infinite L or Psi is "inf".
@@ -149,7 +160,7 @@ class Explanation:
                 f"{row.sampler:<15}{_number(row.batch):>10}{_number(row.slowdown):>10}"
                 f"{_time(row.nanoseconds):>12}  {kept}{'; ' if row.note else ''}{row.note}"
             )
-        lines += ["", _FOOTNOTE]
+        lines += ["", f"{_FOOTNOTE}, {self.costs}."]
         if self.trials:
             lines += ["", f"{'in trials':<15}{'per effective sample':>22}{'per sweep':>12}"]
         for trial in self.trials:
@@ -186,8 +197,8 @@ def explain(
     graph : FactorGraph
         The model.
     costs : dict, optional
-        Nanoseconds by kind of operation. By default they are measured once on this machine and
-        remembered.
+        Nanoseconds by kind of operation. By default they are the costs that `minigibbs explain
+        --measure` has measured on this machine, or typical ones, scaled by a trial.
     scan : str, optional
         The order of updates, as for `mg.sample`. By default that of each sampler.
     backend : str, default "cpu"
@@ -196,7 +207,8 @@ def explain(
         The number of chains. By default that of the backend.
     trials : str or float, optional
         Time for all trials together, such as "10s"; 0 for none. By default "3s", and none if costs
-        are given or the backend is a GPU.
+        are given or the backend is a GPU. By default a call that must compile for more than 6 s
+        leaves the remaining samplers to the next call.
     ranks : int, optional
         The number of processes of a run with `backend="mpi"`. The explanation then states what each
         process stores and sends.
@@ -226,14 +238,16 @@ def explain(
     if scan is not None and scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
     check_counts(ranks=ranks)
+    compiling = _COMPILING if trials is None else math.inf
     if trials is None:
         trials = _TRIALS if costs is None and backend == "cpu" else 0.0
     limit = 0.0 if trials == 0 else min(durations.seconds(trials, "trials"), _LONGEST)
-    costs, default = machine_costs() if costs is None else costs, PoissonGibbs()
+    default = PoissonGibbs()
     way = _Way(BACKENDS[backend], scan, BACKENDS[backend].chains if chains is None else chains)
     chosen = way.scan_of(default, graph)
     lanes = way.lanes_of(default, graph)
-    found = try_samplers(graph, limit) if limit > 0 else ()
+    found = try_samplers(graph, limit, compiling) if limit > 0 else ()
+    costs, source = (costs, _GIVEN) if costs is not None else _known_costs(graph, found)
     faster = _faster(found, default)
     answers = _ANSWERS_IMPLICIT if graph.implicits else _ANSWERS
     recommended, why, subject = default.name, default.reason(graph, lanes), "It"
@@ -251,7 +265,26 @@ def explain(
         found,
         answers,
         "" if ranks is None else describe_ranks(default, graph, ranks),
+        source,
     )
+
+
+def _known_costs(graph: FactorGraph, trials: tuple[Trial, ...]) -> tuple[Costs, str]:
+    """Costs without measuring all of them, and where they are from.
+
+    Typical costs are scaled so that they predict the sweep of a trial.
+    """
+    costs = remembered_costs()
+    if costs is not None:
+        return costs, _REMEMBERED
+    free = len(free_variables(graph.evidence))
+    sweeps = {trial.sampler: trial.sweep for trial in trials}
+    for kind in (Gibbs, PoissonGibbs):
+        sweep = sweeps.get(kind.name)
+        if sweep and free:
+            scale = 1e9 * sweep / free / predict(COSTS, kind().operations(graph))
+            return {name: scale * cost for name, cost in COSTS.items()}, _SCALED
+    return COSTS, _TYPICAL
 
 
 def _faster(trials: tuple[Trial, ...], default: Sampler) -> Trial | None:

@@ -23,9 +23,11 @@ from minigibbs.samplers import (
     SwendsenWang,
     Tempering,
 )
-from minigibbs.system.watch import StopError, Watch
+from minigibbs.system.watch import Compiling, StopError, Watch
 
-_CANDIDATES = (PoissonGibbs, Gibbs, BlockGibbs, SwendsenWang, Tempering, ExactSampler)
+# Fast to compile first. Sweeps of the last two read at least what a sweep of plain Gibbs reads.
+_CANDIDATES = (PoissonGibbs, Gibbs, ExactSampler, SwendsenWang, Tempering, BlockGibbs)
+_SLOWER = (Tempering, BlockGibbs)
 _CHAINS = 4
 _LEAST_SWEEPS, _MOST_SWEEPS = 20, 1_000
 _WARMUP = 4  # recorded sweeps per sweep of warm-up
@@ -61,7 +63,9 @@ class Trial:
     note: str
 
 
-def try_samplers(graph: FactorGraph, seconds: float) -> tuple[Trial, ...]:
+def try_samplers(
+    graph: FactorGraph, seconds: float, compiling: float = np.inf
+) -> tuple[Trial, ...]:
     """Run samplers on a graph for a few seconds together; the fastest comes first.
 
     The effective sample size is the smallest one of the energy and of random projections of the
@@ -74,9 +78,37 @@ def try_samplers(graph: FactorGraph, seconds: float) -> tuple[Trial, ...]:
         The model.
     seconds
         The time of all trials together, without compilation.
+    compiling
+        Seconds of compilation after which no other sampler is tried.
     """
-    share = seconds / len(_CANDIDATES)
-    found = [_try(graph, kind(), share) for kind in _CANDIDATES]
+    share, begun, found = seconds / len(_CANDIDATES), Compiling.seconds, dict[type, Trial]()
+    for kind in _CANDIDATES:
+        spent, note = Compiling.seconds - begun, ""
+        if spent > compiling:
+            note = f"not tried: compiling took {spent:.0f} s; the next call tries it"
+        elif kind in _SLOWER:
+            note = _hopeless(found)
+        if note:
+            found[kind] = Trial(kind.name, None, None, None, note)
+        else:
+            found[kind] = _try(graph, kind(), share)
+    return _ranked(list(found.values()))
+
+
+def _hopeless(found: dict[type, Trial]) -> str:
+    """Why a sweep that reads as much as that of plain Gibbs cannot pay, or "".
+
+    An effective sample takes a sweep or more.
+    """
+    usual = [one for one in found.values() if one.seconds is not None and not one.note]
+    sweep = found[Gibbs].sweep
+    best = min(usual, key=lambda one: one.seconds or np.inf, default=None)
+    if best is None or best.seconds is None or sweep is None or sweep <= best.seconds:
+        return ""
+    return f"not tried: a sweep takes longer than an effective sample with {best.sampler}"
+
+
+def _ranked(found: list[Trial]) -> tuple[Trial, ...]:
     return tuple(sorted(found, key=lambda one: np.inf if one.seconds is None else one.seconds))
 
 

@@ -44,12 +44,16 @@ def _seconds(scopes, left, right, keep, bits, prices):
         rows += _sum_bits(one & ~other & kept, 64 * w, bits)
         columns += _sum_bits(other & ~one & kept, 64 * w, bits)
         more += _sum_bits((one ^ other) & ~kept, 64 * w, bits)
+    all_bits = both + depth + rows + columns + more
+    if all_bits <= _MOST_BITS and 2.0**all_bits < prices[6] + 0.5:
+        joint = 2.0**all_bits
+        return prices[4] + prices[5] * joint + prices[7] * 2.0 ** (both + rows + columns)
     thin = max(prices[3], prices[2] * 2.0 ** -min(depth, rows, columns))
     products = 2.0 ** min(both + depth + rows + columns, _MOST_BITS)
     result = 2.0 ** min(both + rows + columns, _MOST_BITS)
     read = 2.0 ** min(both + depth + rows + more, _MOST_BITS)
     read += 2.0 ** min(both + depth + columns, _MOST_BITS)
-    return prices[0] + prices[1] * read + (prices[1] + prices[4]) * result + thin * products
+    return prices[0] + prices[1] * read + (prices[1] + prices[7]) * result + thin * products
 
 
 @entry
@@ -65,8 +69,9 @@ def price_tree(children, scopes, bits, prices, costs):
     bits
         [variables] log2 of each domain.
     prices
-        [5] Seconds per product of two tables, per entry, per multiplication in thin matrices, per
-        multiplication in others, and the additional seconds per entry of a result.
+        [8] Seconds per product of two tables, per entry, per multiplication in thin matrices, per
+        multiplication in others, per product in compiled code, per multiplication there, the most
+        multiplications of such a product, and the additional seconds per entry of a result.
     costs
         [n - 1] Overwritten.
     """

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from minigibbs._version import __version__
 from minigibbs.errors import SampleError
 from minigibbs.exact.bounds import Bounds, log_z_bounds
 from minigibbs.exact.elimination import exact_draws
-from minigibbs.exact.queries import joint_marginal, log_evidence
+from minigibbs.exact.queries import joint_marginal, log_evidence, log_likelihood
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
@@ -189,6 +189,53 @@ class Answer(Result):
             if graph.evidence[number] not in (FREE, self.domains.value(number, value)):
                 return 0.0
         return math.exp(log_evidence(graph, evidence, self.log_z))
+
+    def likelihood(self, evidence: Mapping[int | str, ArrayLike]) -> float:
+        """Compute the exact probability of soft evidence.
+
+        Soft evidence gives a likelihood for each value of a variable: the probability of what was
+        seen if the variable has that value. The result is the expected product of the likelihoods.
+        The ratio of two results is a likelihood ratio, or Bayes factor.
+
+        Parameters
+        ----------
+        evidence : mapping
+            Variables, by number or name, to arrays with one likelihood per value.
+
+        Returns
+        -------
+        float
+            The probability given the evidence of the graph.
+
+        Raises
+        ------
+        SampleError
+            If a likelihood is negative or not finite, or the answer is sampled or was read from a
+            file.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.5)])
+        >>> answer = mg.infer(graph)
+        >>> round(answer.likelihood({0: [0.1, 0.8], 2: [0.3, 0.9]}), 4)
+        0.298
+        """
+        graph, logs = self._model(), dict[int, NDArray[np.float64]]()
+        assert self.log_z is not None, "exact answers have log Z"
+        for variable, values in evidence.items():
+            number = self.domains.index(variable)
+            if number in logs:
+                raise SampleError(f"{self.domains.describe(number)} has soft evidence twice")
+            given, size = np.asarray(values, dtype=np.float64), int(graph.sizes[number])
+            if given.shape != (size,) or not np.isfinite(given).all() or (given < 0).any():
+                raise SampleError(
+                    f"{self.domains.describe(number)} needs {size} likelihoods of at least 0, one "
+                    f"per value; got {given!r}"
+                )
+            with np.errstate(divide="ignore"):
+                logs[number] = np.log(given)
+        return math.exp(log_likelihood(graph, logs, self.log_z))
 
     def most_probable(self, *variables: int | str) -> tuple[dict[int | str, Any], float]:
         """Find the most probable joint value of some variables: marginal MAP.

@@ -1,0 +1,103 @@
+"""Passes with small tables in compiled code, against the same passes in NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.exact import passes
+from minigibbs.exact.contraction import SUM, Contraction
+from minigibbs.exact.elimination import EliminationTree, exact_answer
+from minigibbs.exact.passes import Passes
+from tests.zoo import ZOO
+
+BITS = (0.0, 2.0, 4.0, 14.0)  # of the largest table that compiled code multiplies
+
+
+def grid(rows, columns, states=2):
+    site = np.arange(rows * columns).reshape(rows, columns)
+    i = np.concatenate([site[:, :-1].ravel(), site[:-1].ravel()])
+    j = np.concatenate([site[:, 1:].ravel(), site[1:].ravel()])
+    rng = np.random.default_rng(3)
+    tables = rng.normal(size=(len(i), states, states))
+    unary = mg.Unary(range(site.size), rng.normal(size=(site.size, states)))
+    return mg.FactorGraph([states] * site.size, [mg.Table(np.stack([i, j], 1), tables), unary])
+
+
+MODELS = ZOO | {
+    "grid": grid(7, 6),
+    "wide domains": grid(4, 3, 5),
+    "a clamped grid": grid(5, 5).condition({0: 1, 7: 0, 24: 1}),
+    "separate parts": mg.FactorGraph(
+        [2, 3, 2, 2], [mg.Table([[0, 1]], np.arange(6.0).reshape(2, 3))]
+    ),
+}
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("model", MODELS)
+def test_small_and_large_tables_give_the_same(model, bits, monkeypatch):
+    """All numbers are sums of positive products in doubles: relative errors of about 1e-14."""
+    monkeypatch.setattr(passes, "_BITS", bits)
+    tree = EliminationTree.of(MODELS[model])
+    flat, log_z = exact_answer(tree)
+    assert isinstance(tree.contraction, Passes)
+    constant, tables = tree.tables()
+    plain = Contraction(tree.plan, tree.sizes, tables, SUM)
+    assert log_z == pytest.approx(constant + plain.upward()[0], rel=1e-12, abs=1e-12)
+    joints, first = plain.joints(), np.cumsum(tree.graph.sizes) - tree.graph.sizes
+    for leaf, scope in enumerate(tree.plan.scopes[: tree.plan.leaves]):
+        for axis, variable in enumerate(scope):
+            others = tuple(k + 1 for k in range(len(scope)) if k != axis)
+            want = joints(leaf).sum(axis=others)[0]
+            places = first[variable] + tree.values(variable)
+            np.testing.assert_allclose(flat[places], want, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_joint_marginals_and_draws_read_small_and_large_tables(bits, monkeypatch):
+    """Chains of 6 spins by enumeration; the largest of 6 deviations exceeds 5 once in 300,000."""
+    monkeypatch.setattr(passes, "_BITS", bits)
+    graph = grid(2, 3)
+    states, law = mg.exact_distribution(graph)
+    joint = mg.infer(graph, progress=False).joint(0, 5)
+    want = np.zeros((2, 2))
+    np.add.at(want, (states[:, 0], states[:, 5]), law)
+    np.testing.assert_allclose(joint, want, atol=1e-13)
+    draws = mg.exact_draws(graph, 20_000, seed=2)
+    mean, p = draws.mean(axis=0), law @ states
+    assert (np.abs(mean - p) / np.sqrt(p * (1 - p) / 20_000)).max() < 5
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("strength", [300.0, 500.0, 800.0])
+def test_numbers_beyond_the_range_of_doubles(bits, strength, monkeypatch):
+    """Factors that nearly cancel: what is small on the way up decides in the end."""
+    monkeypatch.setattr(passes, "_BITS", bits)
+    pulls = [[0.0, strength], [strength, 0.0], [0.3, 0.0], [0.0, 0.2]]
+    graph = mg.FactorGraph(
+        [2] * 4,
+        [mg.Unary([0, 1, 2, 3], pulls), mg.Ising([0, 1, 2], [1, 2, 3], [strength, -strength, 1.0])],
+    )
+    states, law = mg.exact_distribution(graph)
+    answer = mg.infer(graph, progress=False)
+    assert answer.exact
+    np.testing.assert_allclose(answer.marginals[:, 1], law @ states, atol=1e-12)
+
+
+def test_a_leaf_that_is_joined_by_logarithms():
+    """One table says e^-600 where the other one says 1, and the other way round."""
+    pulls = mg.Unary([0], [[0.0, -600.0]])
+    graph = mg.FactorGraph([2, 2], [pulls, mg.Table([[0, 1]], [[-600.0, -601.0], [0.0, -1.0]])])
+    answer = mg.infer(graph, progress=False)
+    np.testing.assert_allclose(answer.marginals[0], [0.5, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(answer.marginals[1, 1], 1 / (1 + math.e), rtol=1e-12)
+
+
+def test_long_chains_look_at_the_clock():
+    """Runs of small steps are split, so that a deadline is kept."""
+    runs = passes._runs(np.ones(5000, dtype=bool))
+    assert max(last - first for first, last, _ in runs) <= passes._STEPS
+    assert runs[0][0] == 0
+    assert runs[-1][1] == 5000
