@@ -41,8 +41,6 @@ _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _CHAINS = 4  # on a CPU, where none are asked for
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
-_GATHERED = 1e-7  # seconds to gather a chain's counts of one value, and to compute its error
-_MOST_GATHERED = 0.5  # of the time left, which that may take
 _LATE_SHARE = 0.2  # of the time spent, in which plain chains are run where no result was ready
 _TEMPERED = 1_000_000  # variables times levels, at most
 
@@ -325,13 +323,10 @@ class _Call:
         workers = min(threads or os.cpu_count() or 1, chains)
         if self.backend != "cpu":  # all chains advance together
             workers = chains
-        left = max(watch.left, 0.0)
-        left -= min(_GATHERED * chains * float(graph.sizes.sum()), _MOST_GATHERED * left)
-        sweeps = left * workers / (chains * sweep)
+        sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
         warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3))
         options = self.options | {"observe": observe, "backend": self.backend}
-        with Watch(left):
-            run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
+        run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
         recorded = int(run.clock.min()) >= free
         if run.info.ended != TIME or recorded or not beyond:
             return run

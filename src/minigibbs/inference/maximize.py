@@ -7,6 +7,7 @@ import os
 import time as clocks
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -254,9 +255,12 @@ def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> flo
     way_out = "give more time, or use fewer chains (chains=...)"
     if predicted > _QUICK:
         current().require(predicted / _OVERRATED, what, way_out)
-        before = current().spent
-        graph.log_potential(state)
-        predicted = current().spent - before
+        begun = current().spent
+        with suppress(StopError), Watch(current().left / 2) as trial, trial.droppable():
+            graph.log_potential(state)
+        if current().signal:
+            raise StopError(current().signal)
+        predicted = current().spent - begun
         current().require(chains * predicted, what, way_out)
     return predicted
 

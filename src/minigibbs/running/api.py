@@ -393,9 +393,9 @@ def resume(
             _, groups = _place(_with_functions(base, read_observe(observe)))
             return mpi.BACKEND.together(groups, _never)
     try:
-        with Checkpoint.open(checkpoint) as saved:
+        with Watch() as call, Checkpoint.open(checkpoint) as saved:
             return _resume(
-                saved, updates, sweeps, progress, threads, executor, every, limit, observe
+                call, saved, updates, sweeps, progress, threads, executor, every, limit, observe
             )
     except BaseException as error:
         mpi.BACKEND.release(error)
@@ -407,6 +407,7 @@ def _never() -> Run:
 
 
 def _resume(
+    call: Watch,
     saved: Checkpoint,
     updates: int | None,
     sweeps: int | None,
@@ -444,7 +445,8 @@ def _resume(
     share_threads(loop.groups, threads)
     interval = request.get("every") if every is None else interval
     limit = request.get("max_time") if limit is None else limit
-    with runner_for(executor, loop.plan, data, threads) as runner, Watch(limit) as watch:
+    left = None if limit is None else limit - call.spent
+    with runner_for(executor, loop.plan, data, threads) as runner, Watch(left) as watch:
         return BACKENDS[base.backend].together(
             loop.groups, lambda: loop.run(runner, progress, watch, saved, interval)
         )
