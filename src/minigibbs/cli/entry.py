@@ -6,7 +6,7 @@ print a traceback. So the handler is set by `_signal`, the compiled part of it.
 
 from __future__ import annotations
 
-import _signal as signal
+import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -16,8 +16,6 @@ from minigibbs._version import __version__
 if TYPE_CHECKING:
     from types import FrameType
 
-VERSION = f"minigibbs {__version__}"
-
 
 def main() -> None:
     """Run the command line; Ctrl-C during imports ends like Ctrl-C later on.
@@ -25,7 +23,7 @@ def main() -> None:
     The version is printed without importing the commands, which takes most of a second.
     """
     if sys.argv[1:] == ["--version"]:
-        print(VERSION)
+        print(f"minigibbs {__version__}")
         return
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:

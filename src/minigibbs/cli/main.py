@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from minigibbs._version import __version__
 from minigibbs.cli.commands.demo import demo
 from minigibbs.cli.commands.explain import explain
 from minigibbs.cli.commands.infer import infer
@@ -16,7 +17,6 @@ from minigibbs.cli.commands.report import report
 from minigibbs.cli.commands.reproduce import reproduce
 from minigibbs.cli.commands.resume import resume
 from minigibbs.cli.commands.sample import sample
-from minigibbs.cli.entry import VERSION
 from minigibbs.errors import MinigibbsError
 from minigibbs.system.text import printable
 
@@ -33,7 +33,7 @@ for _command in (demo, infer, maximize, learn, sample, resume, explain, reproduc
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(VERSION)
+        typer.echo(f"minigibbs {__version__}")
         raise typer.Exit
 
 

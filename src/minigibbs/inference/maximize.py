@@ -28,7 +28,7 @@ from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
 from minigibbs.running.budget import energy_cost
 from minigibbs.running.driver import drive
-from minigibbs.running.progress import Bar, Stage
+from minigibbs.running.progress import Bar
 from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.base import Workspace
 from minigibbs.samplers.tempering.copies import COPY_BYTES, COPY_SECONDS
@@ -37,6 +37,7 @@ from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_spar
 from minigibbs.samplers.tempering.search import search
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 from minigibbs.system.watch import StopError, Watch, current
 
 _FIRST_LEVELS = 24

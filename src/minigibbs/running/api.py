@@ -30,7 +30,6 @@ from minigibbs.running.group import Group, share_threads
 from minigibbs.running.halves import load_halves
 from minigibbs.running.loop import Loop
 from minigibbs.running.plan import CHROMATIC, DISPERSED, FINISHED, RANDOM_START, Plan
-from minigibbs.running.progress import Stage
 from minigibbs.running.request import (
     DEFAULT_RECORD,
     MOST_DISPERSED,
@@ -43,6 +42,7 @@ from minigibbs.running.request import (
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic.first import first_states
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 from minigibbs.system.watch import Watch
 
 
@@ -393,7 +393,7 @@ def resume(
             _, groups = _place(_with_functions(base, read_observe(observe)))
             return mpi.BACKEND.together(groups, _never)
     try:
-        with Watch() as call, Checkpoint.open(checkpoint) as saved:
+        with Watch(limit) as call, Checkpoint.open(checkpoint) as saved:
             return _resume(
                 call, saved, updates, sweeps, progress, threads, executor, every, limit, observe
             )

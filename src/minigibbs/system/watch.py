@@ -176,7 +176,6 @@ class Watch:
                 raise KeyboardInterrupt
             yield
 
-
     @contextmanager
     def droppable(self) -> Iterator[None]:
         """Let work in pieces raise `StopError` at the deadline, though results need it elsewhere.
