@@ -833,5 +833,5 @@ def test_a_time_limit_covers_the_last_save(folder, monkeypatch):
 def test_a_checkpoint_that_is_not_read_in_time_is_not_called_damaged(folder, monkeypatch):
     mg.sample_until(ZOO["potts"], ess=10**9, max_time=0.2, checkpoint=folder, progress=False)
     monkeypatch.setattr(api, "_take_up", lambda *_: current().check())
-    with pytest.raises(mg.SampleError, match="time limit of 0 s was over before"):
+    with pytest.raises(mg.SampleError, match=r"time limit of .* was over before"):
         mg.resume(folder, max_time=1e-9, progress=False)

@@ -183,3 +183,17 @@ def test_an_energy_of_points_that_is_timed_ends_with_the_time():
         with call.droppable(), pytest.raises(StopError):
             graph.log_potential(state)
     assert whole == graph.log_potential(state)
+
+
+@pytest.mark.parametrize("sampler", [mg.PoissonGibbs(), mg.Gibbs()], ids=str)
+def test_preparations_of_a_sampler_are_dropped_only_where_they_may_be(sampler):
+    i, j = np.triu_indices(100, 1)
+
+    def glass():
+        couplings = np.random.default_rng(1).normal(0, 0.15, len(i))
+        return mg.FactorGraph([3] * 100, [mg.Potts(i, j, couplings)])
+
+    with Watch(0.0) as call:
+        sampler.prepare(glass())
+        with call.droppable(), pytest.raises(StopError):
+            sampler.prepare(glass())

@@ -151,7 +151,11 @@ def infer(
         if sampler is None and not graph.implicits and graph.influence < 1.0:
             return call.two_runs(why, watch)
         try:
-            with Stage("choosing a sampler", progress), Watch(_CHOOSING * watch.left):
+            with (
+                Stage("choosing a sampler", progress),
+                Watch(_CHOOSING * watch.left) as choosing,
+                choosing.droppable(),
+            ):
                 chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
             run = call.sample(graph, chosen, watch, observe)
         except (StopError, TooLargeError) as error:

@@ -221,7 +221,11 @@ def best_states(
             rows, workers = streams(seed, chains), min(threads or os.cpu_count() or 1, chains)
             work: _Searching | Annealing
             try:
-                with Stage("finding temperatures", progress), Watch(_PREPARED * watch.left):
+                with (
+                    Stage("finding temperatures", progress),
+                    Watch(_PREPARED * watch.left) as preparing,
+                    preparing.droppable(),
+                ):
                     work = _Searching(_searches(graph, states, rows, ends), rounds)
                 method, reason = "tempering", work.enough_rounds(watch, workers)
             except (TooLargeError, StopError) as error:  # a ladder fits not into memory or time
