@@ -22,6 +22,7 @@ from minigibbs.running import loop
 from minigibbs.running.checkpoint.folder import Checkpoint
 from tests.cli.test_cli import command, one_line  # noqa: F401
 from tests.harness import sample
+from tests.paths import ROOT
 from tests.zoo import ZOO
 
 LATTICE = "ising-lattice:side=4,beta=0.2"
@@ -485,3 +486,12 @@ def test_an_error_that_names_something_hostile_is_one_line(command):  # noqa: F8
     code, _, err = command("sample", LATTICE, "--out", "no\udcff/run.mgr")
     assert code == 2
     one_line(err).encode()
+
+
+def test_the_handler_of_ctrl_c_is_set_before_slow_imports():
+    """Ctrl-C during the import of `signal` would print a traceback."""
+    program = "import sys, minigibbs.cli.entry; print('signal' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    python = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(python, capture_output=True, text=True, env=environment)
+    assert done.stdout == "False\n", done.stderr

@@ -282,3 +282,12 @@ def test_reach_of_more_variables_than_arrays_have_axes():
     graph = mg.FactorGraph([2] * 82, [chain, mg.Table([[80, 81]], SAME)])
     assert reach(graph) == SPLIT
     assert reach(graph.condition({80: 1})) == CONNECTED
+
+
+def test_a_huge_factor_that_evidence_settles_does_not_change_the_others():
+    """Enumeration added the constant of the formula, which rounded all other factors away."""
+    rule = mg.Logical("or", [[0, 1]], 1e80, negated=[[False, True]])
+    graph = mg.FactorGraph([2, 2], [rule, mg.Unary([1], [[0.0, 0.6]])]).condition({0: 1})
+    _, law = mg.exact_distribution(graph)
+    np.testing.assert_allclose(law, mg.infer(graph).marginals[1], atol=1e-12)
+    assert law[1] > 0.64

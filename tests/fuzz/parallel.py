@@ -92,10 +92,10 @@ def budgets(seed: int) -> Kind:
 
     def case(number: int) -> Outcome:
         call, model, limit = limits.chosen(seed, number)
-        seconds, said = limits.timed(call, model, limit)
+        seconds, after, said = limits.timed(call, model, limit)
         late = seconds > limits.allowed(limit)
         what = "late" if late else "refused" if said else "in time"
-        text = f"{call}: {model}, {limit:g} s: {seconds:.1f} s"
+        text = f"{call}: {model}, {limit:g} s: {seconds:.1f} s, {after:.1f} s of the processor"
         return Outcome(what, not late, text, said)
 
     return Kind(case, 0.25, 300.0, 1, 200, load=True)

@@ -277,7 +277,12 @@ def campaign(seed: int, cases: int, only: str = "") -> Counter[tuple[str, str]]:
 
 
 def warm() -> None:
-    """Compile the functions of the calls in this process, so that children have them."""
+    """Compile the functions of the calls in this process, so that children have them.
+
+    Programs that a shell starts in the background ignore SIGINT, and so do their children: the
+    handler is reset.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     graph, rows = _learned()
     mg.sample(_lattice(), sweeps=2, **QUIET)
     mg.sample(_lattice(), mg.Gibbs(), sweeps=2, scan="random", **QUIET)

@@ -13,7 +13,7 @@ from minigibbs.inference import infer as inference
 from minigibbs.results import verdict
 from minigibbs.running.api import time_updates
 from minigibbs.system.memory import read_size
-from minigibbs.system.watch import Watch, current
+from minigibbs.system.watch import StopError, Watch, current
 from tests.hard import HARD
 from tests.paths import DATA
 from tests.zoo import IMPLICIT, ZOO
@@ -348,3 +348,17 @@ def test_plain_chains_answer_where_no_sampler_was_ready(monkeypatch):
     answer = mg.infer(torus, 0.2, exact=False, seed=1, progress=False)
     assert "time was up" in answer.reason
     assert np.isfinite(answer.marginals).all()
+
+
+def test_a_part_of_the_time_is_left_to_sample_when_no_sampler_is_chosen(monkeypatch):
+    """Finding temperatures took all of the time, and sampling came after the limit."""
+    left = []
+
+    def slow(graph):
+        left.append(current().left)
+        raise StopError("time")
+
+    monkeypatch.setattr(inference, "_choose", slow)
+    answer = mg.infer(ZOO["potts"], 2.0, exact=False, seed=1, progress=False)
+    assert left[0] <= 1.2
+    assert "before another sampler was ready" in answer.reason

@@ -71,6 +71,8 @@ def test_a_repair_is_shown_and_reported(found, tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "precision" in page
     assert "shop -&gt; zip" in page
+    every = result.calibration(clean, bins=2**63)["count"]  # no more bins than changed cells
+    assert every.tolist() == [1] * result.scores(clean).changed
     curve = result.calibration(clean, bins=3)
     assert curve["count"].sum() == result.scores(clean).changed
     assert set(result.weights["kind"]) >= {"frequency", "context", "keep", "typo"}

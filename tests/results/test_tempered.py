@@ -298,6 +298,9 @@ def test_what_it_cannot_do_is_said():
     both = mg.sample(SIGNS, mg.Tempering(levels=3), sweeps=40, record=ALL, **QUIET).temperatures
     with pytest.raises(mg.SampleError, match="bins must be at least 1, got 0"):
         both.overlap_distribution(bins=0)
+    for bins in (10**12, 2**63):
+        with pytest.raises(mg.TooLargeError, match="use fewer bins"):
+            both.overlap_distribution(bins=bins)
     none = mg.sample(SIGNS, mg.Tempering(levels=3), sweeps=0, record=ALL, **QUIET).temperatures
     with pytest.raises(mg.SampleError, match="no records"):
         none.log_z()

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import minigibbs as mg
 from minigibbs.cli.main import app
-from minigibbs.running import durations
+from minigibbs.running import api, durations
 from minigibbs.running import group as running
 from minigibbs.running.checkpoint import saver
 from minigibbs.running.checkpoint.folder import Checkpoint
@@ -29,6 +29,7 @@ from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 from minigibbs.system import files
+from minigibbs.system.watch import current
 from tests.harness import sample
 from tests.paths import ROOT
 from tests.settings import SETTINGS
@@ -795,3 +796,42 @@ def test_marginals_that_were_not_recorded_are_refused_before_going_on(folder, ca
         cli.main()
     assert caught.value.code == 2
     assert "add marginals to --record" in capsys.readouterr().err
+
+
+def test_a_time_limit_covers_reading_the_checkpoint(folder, monkeypatch):
+    goal = {"ess": 10**9, "seed": 1, "progress": False}
+    first = mg.sample_until(ZOO["potts"], max_time=0.2, checkpoint=folder, **goal)
+    take_up = api._take_up
+
+    def slow(*arguments):
+        time.sleep(2.0)
+        return take_up(*arguments)
+
+    monkeypatch.setattr(api, "_take_up", slow)
+    run = mg.resume(folder, max_time=2.0, progress=False)
+    assert run.info.ended == "time"
+    assert first.info.updates < run.info.updates  # one segment of each chain, at least
+    assert run.info.seconds - first.info.seconds < 1.5
+
+
+def test_a_time_limit_covers_the_last_save(folder, monkeypatch):
+    write_now, left = saver.Saver.write_now, []
+
+    def slow(self):
+        left.append(current().left)
+        write_now(self)
+        time.sleep(0.7)
+        self.seconds = 0.7
+
+    monkeypatch.setattr(saver.Saver, "write_now", slow)
+    goal = {"ess": 10**9, "seed": 1, "progress": False}
+    mg.sample_until(ZOO["potts"], max_time=2.5, checkpoint=folder, **goal)
+    assert len(left) == 2
+    assert left[1] > 0
+
+
+def test_a_checkpoint_that_is_not_read_in_time_is_not_called_damaged(folder, monkeypatch):
+    mg.sample_until(ZOO["potts"], ess=10**9, max_time=0.2, checkpoint=folder, progress=False)
+    monkeypatch.setattr(api, "_take_up", lambda *_: current().check())
+    with pytest.raises(mg.SampleError, match=r"time limit of .* was over before"):
+        mg.resume(folder, max_time=1e-9, progress=False)

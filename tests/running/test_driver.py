@@ -1,6 +1,7 @@
 """The driver, and the results of tasks that a signal or the deadline ends."""
 
 import signal
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -199,6 +200,7 @@ def test_a_signal_in_the_preparations_of_a_later_model_keeps_the_earlier_ones(mo
 
     sample, calls = many.sample, []
 
+    @wraps(sample)
     def spied(*args, **kwargs):
         calls.append(1)
         if len(calls) == 3:

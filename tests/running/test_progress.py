@@ -9,7 +9,8 @@ from rich import console
 
 import minigibbs as mg
 from minigibbs.running import progress
-from minigibbs.running.progress import Bar, Stage
+from minigibbs.running.progress import Bar
+from minigibbs.system.progress import Stage
 from tests.harness import sample
 from tests.zoo import ZOO
 
@@ -128,3 +129,23 @@ def test_calls_without_a_bar_show_stages(monkeypatch):
     mg.repair({"a": ["x", "y"] * 5, "b": ["1", "2"] * 5}, progress=False)
     stages = ["reading the table", "learning what speaks for values", "repairing cells"]
     assert [one for one in seen if one[0] in stages] == [(text, False) for text in stages]
+
+
+CALLS = {
+    "exact_marginals": mg.exact_marginals,
+    "log_partition": mg.log_partition,
+    "exact_draws": lambda graph, **shown: mg.exact_draws(graph, 10, **shown),
+    "explain": lambda graph, **shown: mg.explain(graph, costs={"read": 1.0}, trials=0, **shown),
+}
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+def test_calls_without_a_bar_say_what_they_do(name, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(
+        console, "Console", lambda **_: original(file=stream, force_terminal=True, width=80)
+    )
+    CALLS[name](mg.models.ising_lattice(3, 0.2), progress=False)
+    assert stream.getvalue() == ""
+    CALLS[name](mg.models.ising_lattice(3, 0.2))
+    assert any(word in stream.getvalue() for word in ("eliminating", "drawing", "predicting"))

@@ -7,8 +7,10 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
+import minigibbs as mg
 from minigibbs.errors import SampleError
 from minigibbs.system import watch as module
 from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME, StopError, Watch, current
@@ -162,3 +164,36 @@ def test_a_removed_working_directory_is_named(tmp_path, monkeypatch):
 
     with pytest.raises(SampleError, match="working directory of this process was removed"):
         work()
+
+
+def test_work_in_pieces_is_dropped_only_where_it_may_be():
+    with Watch(0.0) as call:
+        call.check_droppable()
+        with call.droppable(), pytest.raises(StopError):
+            call.check_droppable()
+        call.check_droppable()
+
+
+def test_an_energy_of_points_that_is_timed_ends_with_the_time():
+    places = np.random.default_rng(0).uniform(0, 30, (1000, 2))
+    graph = mg.FactorGraph([2] * 1000, [mg.Points(places, weight=0.1)])
+    state = np.zeros(1000, dtype=np.int64)
+    with Watch(0.0) as call:
+        whole = graph.log_potential(state)
+        with call.droppable(), pytest.raises(StopError):
+            graph.log_potential(state)
+    assert whole == graph.log_potential(state)
+
+
+@pytest.mark.parametrize("sampler", [mg.PoissonGibbs(), mg.Gibbs()], ids=str)
+def test_preparations_of_a_sampler_are_dropped_only_where_they_may_be(sampler):
+    i, j = np.triu_indices(100, 1)
+
+    def glass():
+        couplings = np.random.default_rng(1).normal(0, 0.15, len(i))
+        return mg.FactorGraph([3] * 100, [mg.Potts(i, j, couplings)])
+
+    with Watch(0.0) as call:
+        sampler.prepare(glass())
+        with call.droppable(), pytest.raises(StopError):
+            sampler.prepare(glass())

@@ -1,13 +1,20 @@
-"""Entry point of `minigibbs`, which ends cleanly on Ctrl-C from its first moment on."""
+"""The program `minigibbs`: Ctrl-C ends it with a clean message from its first moment on.
+
+The module `signal` takes longer to import than all else here, and Ctrl-C during that import would
+print a traceback. So the handler is set by `_signal`, the compiled part of it.
+"""
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
-from types import FrameType
+from typing import TYPE_CHECKING
 
 from minigibbs._version import __version__
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def main() -> None:

@@ -45,6 +45,8 @@ from minigibbs.kernels.layout import EQUAL, TABLE
 from minigibbs.kernels.passes import Values, write_leaves
 from minigibbs.system import memory as machine
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
+from minigibbs.system.watch import current
 
 Table = NDArray[np.float64]
 DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
@@ -62,7 +64,9 @@ _MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
 
 @checked(SampleError)
-def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[np.float64]:
+def exact_marginals(
+    graph: FactorGraph, memory: float | None = None, *, progress: bool = True
+) -> NDArray[np.float64]:
     """Compute exact marginals by variable elimination.
 
     For graphs of low treewidth: chains, trees and narrow grids of any length, or anything small.
@@ -75,6 +79,8 @@ def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[
         The model, with or without evidence.
     memory : float, optional
         Bytes that may be used. By default 4 GiB, or half of the free memory if that is less.
+    progress : bool, default True
+        Whether to show what is done if stderr is a terminal.
 
     Returns
     -------
@@ -96,7 +102,22 @@ def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[
     array([0.1978, 0.8022])
     """
     warn_of_rounding(graph)
-    return graph.domains.square(exact_answer(EliminationTree.of(graph, memory))[0])
+    tree = _tree(graph, memory, progress)
+    with Stage(_eliminating(tree), progress):
+        return graph.domains.square(exact_answer(tree)[0])
+
+
+def _tree(
+    graph: FactorGraph, memory: float | None, progress: bool, draws: bool = False
+) -> EliminationTree:
+    with Stage("looking for an elimination order", progress):
+        return EliminationTree.of(graph, memory, draws=draws)
+
+
+def _eliminating(tree: EliminationTree) -> str:
+    """Say what is done, and how long it takes where that is worth telling."""
+    seconds = f", about {tree.seconds:,.0f} s" if tree.seconds >= 1 else ""
+    return f"eliminating variables{seconds}"
 
 
 def exact_answer(tree: EliminationTree) -> tuple[NDArray[np.float64], float]:
@@ -110,7 +131,9 @@ def exact_answer(tree: EliminationTree) -> tuple[NDArray[np.float64], float]:
 
 
 @checked(SampleError)
-def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
+def log_partition(
+    graph: FactorGraph, memory: float | None = None, *, progress: bool = True
+) -> float:
     """Compute log Z: the logarithm of the sum of exp(log-potential) over all states.
 
     States agree with the evidence. Elimination is that of `exact_marginals`.
@@ -121,6 +144,8 @@ def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
         The model, with or without evidence.
     memory : float, optional
         Bytes that may be used. By default 4 GiB, or half of the free memory if that is less.
+    progress : bool, default True
+        Whether to show what is done if stderr is a terminal.
 
     Returns
     -------
@@ -138,14 +163,19 @@ def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
     >>> round(log_partition(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])), 6)
     1.506409
     """
-    tree = EliminationTree.of(graph, memory)
-    with tree.reserved():
+    tree = _tree(graph, memory, progress)
+    with tree.reserved(), Stage(_eliminating(tree), progress):
         return tree.upward()
 
 
 @checked(SampleError)
 def exact_draws(
-    graph: FactorGraph, count: int, seed: int | None = None, memory: float | None = None
+    graph: FactorGraph,
+    count: int,
+    seed: int | None = None,
+    memory: float | None = None,
+    *,
+    progress: bool = True,
 ) -> NDArray[np.unsignedinteger]:
     """Draw independent states from the model by variable elimination.
 
@@ -161,6 +191,8 @@ def exact_draws(
         Fixes the draws.
     memory : float, optional
         Bytes that may be used. By default 4 GiB, or half of the free memory if that is less.
+    progress : bool, default True
+        Whether to show what is done if stderr is a terminal.
 
     Returns
     -------
@@ -185,8 +217,8 @@ def exact_draws(
     size = min(count, 2**62) * len(graph) * graph.state_type.itemsize
     machine.require(size, f"{count:,} draws of {len(graph):,} variables", "use a smaller count")
     warn_of_rounding(graph)
-    tree = EliminationTree.of(graph, memory, draws=True)
-    with tree.reserved():
+    tree = _tree(graph, memory, progress, draws=True)
+    with tree.reserved(), Stage(f"drawing {count:,} states", progress):
         possible(tree)
         rng = np.random.default_rng(seed)
         states = np.empty((count, len(graph)), dtype=graph.state_type)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, SampleError, TooLargeError
 from minigibbs.graph.factors.base import finite_range
-from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph, log_potentials
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.kernels.energy import factor_values
@@ -105,7 +105,7 @@ class Enumeration:
         """[state] the probability of each state."""
         if self.log_potential.max() == -np.inf:
             raise GraphError("every state has probability 0: the graph's zeros leave none")
-        return softmax(self.log_potential)
+        return softmax(log_potentials(self.graph, self.states, 0.0))
 
     @cached_property
     def _shifted(self) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from minigibbs.system import memory
 from minigibbs.system.watch import current
 
 _ROUNDING = 1e-9
+_ENOUGH = 2.0  # factors per variable and bit of memory, of which edges are counted first
 SEARCHED = 4096  # variables up to which orders are searched for
 _WORD_SECONDS = 2e-9  # of the search, per word of bits read
 _PRODUCT_SECONDS = 1.5e-9  # of elimination, per product: what a better order can save
@@ -89,6 +90,12 @@ def order_variables(
     """
     bits = np.log2(sizes.astype(np.float64))
     members = np.flatnonzero(sizes > 1)
+    scopes = list(scopes)
+    enough = math.ceil(_ENOUGH * math.log2(most)) * max(len(members), 1)
+    for scope in scopes:  # some factors may show that all are hopeless
+        if len(scope) > 2 * enough:
+            some = scope[:: len(scope) // enough]
+            refuse_dense(len(_neighbors(sizes, [some], most)), sizes, most)
     pairs = _neighbors(sizes, scopes, most)
     refuse_dense(len(pairs), sizes, most)
     if len(members) <= SEARCHED:

@@ -23,6 +23,7 @@ from minigibbs.samplers.bounds import LOOSEST, guarantee
 from minigibbs.samplers.costs import COSTS, Costs
 from minigibbs.samplers.registry import ScanChoice, check_colors
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 
 _SYMBOLS = {
     "max_degree": "Delta",
@@ -182,6 +183,7 @@ def explain(
     chains: int | None = None,
     trials: str | float | None = None,
     ranks: int | None = None,
+    progress: bool = True,
 ) -> Explanation:
     """Compare the samplers on a graph, with batches from the paper's recipes.
 
@@ -212,6 +214,8 @@ def explain(
     ranks : int, optional
         The number of processes of a run with `backend="mpi"`. The explanation then states what each
         process stores and sends.
+    progress : bool, default True
+        Whether to show what is done if stderr is a terminal.
 
     Returns
     -------
@@ -242,12 +246,26 @@ def explain(
     if trials is None:
         trials = _TRIALS if costs is None and backend == "cpu" else 0.0
     limit = 0.0 if trials == 0 else min(durations.seconds(trials, "trials"), _LONGEST)
-    default = PoissonGibbs()
     way = _Way(BACKENDS[backend], scan, BACKENDS[backend].chains if chains is None else chains)
+    way.scan_of(PoissonGibbs(), graph)  # refused before anything is measured
+    if costs is None:
+        with Stage("measuring updates on this machine", progress):
+            costs = machine_costs()
+    found: tuple[Trial, ...] = ()
+    if limit > 0:
+        with Stage(f"trying samplers for {limit:g} s", progress):
+            found = try_samplers(graph, limit)
+    with Stage("predicting costs", progress):
+        return _explained(graph, costs, way, found, ranks)
+
+
+def _explained(
+    graph: FactorGraph, costs: Costs, way: _Way, found: tuple[Trial, ...], ranks: int | None
+) -> Explanation:
+    """The explanation, with what the trials found."""
+    default = PoissonGibbs()
     chosen = way.scan_of(default, graph)
     lanes = way.lanes_of(default, graph)
-    found = try_samplers(graph, limit, compiling) if limit > 0 else ()
-    costs, source = (costs, _GIVEN) if costs is not None else _known_costs(graph, found)
     faster = _faster(found, default)
     answers = _ANSWERS_IMPLICIT if graph.implicits else _ANSWERS
     recommended, why, subject = default.name, default.reason(graph, lanes), "It"

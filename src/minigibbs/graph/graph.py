@@ -326,18 +326,9 @@ class FactorGraph(Frozen):
         >>> pair.log_potential([[0, 0], [0, 1]])
         array([ 0.5, -0.5])
         """
-        from minigibbs.kernels.energy import energies
-
         states = self.check_states(x)
-        values = np.empty(len(np.atleast_2d(states)))
-        if self._only_stencils:
-            values[:] = 0.0
-        else:
-            energies(self.rest.packed, np.atleast_2d(states), values)
-            values += self.rest.offset
-        values += self.implicit_energies(np.atleast_2d(states))
-        for group in self.stencils:
-            values += group.energies(np.atleast_2d(states))
+        offset = 0.0 if self._only_stencils else self.rest.offset
+        values = log_potentials(self, np.atleast_2d(states), offset)
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
@@ -766,3 +757,20 @@ def _read_evidence(evidence: ArrayLike, domains: Domains) -> NDArray[np.int32]:
             f"{domains.sizes[variable] - 1}, or {FREE} for none, got {array[variable]}"
         )
     return frozen(array, np.int32)
+
+
+def log_potentials(graph: FactorGraph, states: NDArray[Any], offset: float) -> NDArray[np.float64]:
+    """Log-potentials of checked states, with a constant for factors that no longer vary.
+
+    With an offset of 0, a huge constant does not round the others away.
+    """
+    from minigibbs.kernels.energy import energies
+
+    values = np.zeros(len(states))
+    if not graph._only_stencils:
+        energies(graph.rest.packed, states, values)
+        values += offset
+    values += graph.implicit_energies(states)
+    for group in graph.stencils:
+        values += group.energies(states)
+    return values

@@ -26,12 +26,12 @@ from minigibbs.results.verdict import LATE, advice_within_infer, ladder_warnings
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH
-from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import ExactSampler, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.boundary import checked
 from minigibbs.system.memory import read_size
+from minigibbs.system.progress import Stage
 from minigibbs.system.watch import TIME, StopError, Watch
 
 _EXACT = 0.6  # share of the time that an exact answer may be predicted to take
@@ -40,9 +40,8 @@ _WARMUP = 0.15  # share of the time
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _CHAINS = 4  # on a CPU, where none are asked for
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
-_BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
-_GATHERED = 1e-7  # seconds to gather a chain's counts of one value, and to compute its error
-_MOST_GATHERED = 0.5  # of the time left, which that may take
+_CHOOSING = 0.6  # share of the time in which a sampler is chosen, and its temperatures are found
+_BEYOND = 0.5  # seconds, about, that sampling may take where the time was too short for any
 _LATE_SHARE = 0.2  # of the time spent, in which plain chains are run where no result was ready
 _TEMPERED = 1_000_000  # variables times levels, at most
 
@@ -152,7 +151,11 @@ def infer(
         if sampler is None and not graph.implicits and graph.influence < 1.0:
             return call.two_runs(why, watch)
         try:
-            with Stage("choosing a sampler", progress):
+            with (
+                Stage("choosing a sampler", progress),
+                Watch(_CHOOSING * watch.left) as choosing,
+                choosing.droppable(),
+            ):
                 chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
             run = call.sample(graph, chosen, watch, observe)
         except (StopError, TooLargeError) as error:
@@ -325,13 +328,10 @@ class _Call:
         workers = min(threads or os.cpu_count() or 1, chains)
         if self.backend != "cpu":  # all chains advance together
             workers = chains
-        left = max(watch.left, 0.0)
-        left -= min(_GATHERED * chains * float(graph.sizes.sum()), _MOST_GATHERED * left)
-        sweeps = left * workers / (chains * sweep)
+        sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
         warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3))
         options = self.options | {"observe": observe, "backend": self.backend}
-        with Watch(left):
-            run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
+        run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
         recorded = int(run.clock.min()) >= free
         if run.info.ended != TIME or recorded or not beyond:
             return run

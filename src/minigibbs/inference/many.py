@@ -14,12 +14,12 @@ from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.answers import Answers
-from minigibbs.running.progress import Stage
 from minigibbs.system import memory as machine
 from minigibbs.system.arrays import to_numpy
 from minigibbs.system.boundary import checked
 from minigibbs.system.frames import column_of, has_columns, is_missing, names_of
 from minigibbs.system.memory import read_size
+from minigibbs.system.progress import Stage
 from minigibbs.system.watch import Watch, current
 
 _BATCH_BYTES = 2**27  # of the tables of the rows that are answered together

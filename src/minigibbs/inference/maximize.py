@@ -7,6 +7,7 @@ import os
 import time as clocks
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
 from minigibbs.running.budget import energy_cost
 from minigibbs.running.driver import drive
-from minigibbs.running.progress import Bar, Stage
+from minigibbs.running.progress import Bar
 from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.base import Workspace
 from minigibbs.samplers.tempering.copies import COPY_BYTES, COPY_SECONDS
@@ -36,6 +37,7 @@ from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_spar
 from minigibbs.samplers.tempering.search import search
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 from minigibbs.system.watch import StopError, Watch, current
 
 _FIRST_LEVELS = 24
@@ -219,7 +221,11 @@ def best_states(
             rows, workers = streams(seed, chains), min(threads or os.cpu_count() or 1, chains)
             work: _Searching | Annealing
             try:
-                with Stage("finding temperatures", progress), Watch(_PREPARED * watch.left):
+                with (
+                    Stage("finding temperatures", progress),
+                    Watch(_PREPARED * watch.left) as preparing,
+                    preparing.droppable(),
+                ):
                     work = _Searching(_searches(graph, states, rows, ends), rounds)
                 method, reason = "tempering", work.enough_rounds(watch, workers)
             except (TooLargeError, StopError) as error:  # a ladder fits not into memory or time
@@ -254,9 +260,12 @@ def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> flo
     way_out = "give more time, or use fewer chains (chains=...)"
     if predicted > _QUICK:
         current().require(predicted / _OVERRATED, what, way_out)
-        before = current().spent
-        graph.log_potential(state)
-        predicted = current().spent - before
+        begun = current().spent
+        with suppress(StopError), Watch(current().left / 2) as trial, trial.droppable():
+            graph.log_potential(state)
+        if current().signal:
+            raise StopError(current().signal)
+        predicted = current().spent - begun
         current().require(chains * predicted, what, way_out)
     return predicted
 

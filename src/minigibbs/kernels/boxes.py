@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from minigibbs.kernels.decay import (
 )
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lines import joined_lines
+from minigibbs.system.watch import current
 
 POINTS_AT_ONCE = 64  # points per block of a sum
 GROUP = 8  # points whose sums are computed together
@@ -80,7 +82,8 @@ def pair_sums(
 ) -> NDArray[np.float64]:
     """Sum value times scale over all others, or others of the same label, for each variable.
 
-    Boxes whose values are below `least` are excluded.
+    Boxes whose values are below `least` are left out. Raises `StopError` between two pieces if the
+    call must end and the sums may be dropped.
     """
     n = len(tree.order)
     own = np.zeros(0, np.int64) if labels is None else labels[tree.order].astype(np.int64)
@@ -93,8 +96,12 @@ def pair_sums(
         _sum(tree, rule, least, own, groups[part], columns, scale, values, stack, sums)
         return sums
 
-    result = np.empty(n)
-    result[tree.order] = sum(in_threads(some, len(groups)), np.zeros(n))
+    result, total = np.empty(n), np.zeros(n)
+    with closing(in_threads(some, len(groups))) as pieces:
+        for sums in pieces:
+            total += sums
+            current().check_droppable()
+    result[tree.order] = total
     return result
 
 

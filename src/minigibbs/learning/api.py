@@ -36,12 +36,12 @@ from minigibbs.learning.settings import METHODS, SAMPLED, Settings
 from minigibbs.results.fit import Fit
 from minigibbs.running import durations
 from minigibbs.running.plan import CONVERGED
-from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.samplers import Sampler
 from minigibbs.system.boundary import checked
 from minigibbs.system.files import refusing_damage
-from minigibbs.system.watch import TIME, StopError, Watch, current
+from minigibbs.system.progress import Stage
+from minigibbs.system.watch import StopError, Watch, current
 
 _STATES = 2_000_000  # default number of values over all chains together
 _MOST_CHAINS = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minigibbs.running.progress import Shown, watched
+from minigibbs.system.progress import Shown, watched
 
 
 class StepBar(Shown):

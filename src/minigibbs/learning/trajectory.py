@@ -50,7 +50,7 @@ class Trajectory:
         chains.sweep(_WARMUP)
         first = graph.with_flat(values)
         try:
-            self.base = float(log_partition(first))
+            self.base = float(log_partition(first, progress=False))
         except TooLargeError:
             self.base = annealed_log_z(first, _ERROR, seed, threads.count, current()).value
         self.weighted = WeightedChains(graph, values, chains)

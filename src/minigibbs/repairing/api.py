@@ -12,9 +12,9 @@ from minigibbs.repairing.constraints import read_rules
 from minigibbs.repairing.model import Model, chosen, fit
 from minigibbs.repairing.result import RepairedTable
 from minigibbs.repairing.table import MISSING, Table, read_table
-from minigibbs.running.progress import Stage
 from minigibbs.running.request import entropy_of
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 
 
 @checked(LearnError)

@@ -229,7 +229,7 @@ class RepairedTable:
         changed = after != before
         stated, right = self.certainty[changed], (after == truth)[changed]
         order = np.argsort(stated, kind="stable")
-        parts = [part for part in np.array_split(order, bins) if len(part)]
+        parts = np.array_split(order, min(bins, len(order))) if len(order) else []
         return frame_like(
             self.given,
             {

@@ -304,7 +304,7 @@ class Answer(Result):
         >>> mg.infer(chain.condition({0: 1})).draws(5, seed=1)[:, 0]
         array([1, 1, 1, 1, 1], dtype=uint8)
         """
-        return exact_draws(self._model(), count, seed)
+        return exact_draws(self._model(), count, seed, progress=False)
 
     def _model(self) -> FactorGraph:
         """The graph of an exact answer."""

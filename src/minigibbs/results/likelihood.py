@@ -54,7 +54,7 @@ def log_likelihood(
     inside = unnormalized(graph, data)
     spread, method = 0.0, "exact"
     try:
-        log_z = log_partition(graph)
+        log_z = log_partition(graph, progress=False)
     except TooLargeError:
         method = "annealing"
         log_z, spread, _ = annealed_log_z(graph, error, seed, os.cpu_count() or 1, watch)
@@ -107,7 +107,8 @@ def _by_elimination(
 ) -> float:
     values = np.where(pattern != 0, row.astype(np.int32), FREE)
     try:
-        return float(log_partition(FactorGraph(graph.domains, graph.factors, evidence=values)))
+        clamped = FactorGraph(graph.domains, graph.factors, evidence=values)
+        return float(log_partition(clamped, progress=False))
     except TooLargeError as error:
         raise LearnError(
             f"rows leave variables open whose sum is too large for elimination: {error}"

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.checks import as_array
 from minigibbs.results.observed import Blocks, Estimate, Observed
+from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 OVERLAP, ENERGY = "overlap", "energy"
@@ -287,6 +288,8 @@ class Temperatures:
             count, half = _BINS if bins is None else bins, 0.0
         if count < 1:
             raise SampleError(f"overlap_distribution: bins must be at least 1, got {bins!r}")
+        what = f"overlap_distribution: {count:,} bins of {overlap.size:,} overlaps"
+        memory.require(8 * count * (overlap.size + 4), what, "use fewer bins")
         edges = np.linspace(low - half, 1.0 + half, count + 1)
         place = np.clip(np.searchsorted(edges, overlap, side="right") - 1, 0, count - 1)
         inside = (place[..., None] == np.arange(count)).astype(np.float64)

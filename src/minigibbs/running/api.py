@@ -30,7 +30,6 @@ from minigibbs.running.group import Group, share_threads
 from minigibbs.running.halves import load_halves
 from minigibbs.running.loop import Loop
 from minigibbs.running.plan import CHROMATIC, DISPERSED, FINISHED, RANDOM_START, Plan
-from minigibbs.running.progress import Stage
 from minigibbs.running.request import (
     DEFAULT_RECORD,
     MOST_DISPERSED,
@@ -43,6 +42,7 @@ from minigibbs.running.request import (
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic.first import first_states
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 from minigibbs.system.watch import Watch
 
 
@@ -394,9 +394,9 @@ def resume(
             _, groups = _place(_with_functions(base, read_observe(observe)))
             return mpi.BACKEND.together(groups, _never)
     try:
-        with Checkpoint.open(checkpoint) as saved:
+        with Watch(limit) as call, Checkpoint.open(checkpoint) as saved:
             return _resume(
-                saved, updates, sweeps, progress, threads, executor, every, limit, observe
+                call, saved, updates, sweeps, progress, threads, executor, every, limit, observe
             )
     except BaseException as error:
         mpi.BACKEND.release(error)
@@ -408,6 +408,7 @@ def _never() -> Run:
 
 
 def _resume(
+    call: Watch,
     saved: Checkpoint,
     updates: int | None,
     sweeps: int | None,
@@ -445,7 +446,8 @@ def _resume(
     share_threads(loop.groups, threads)
     interval = request.get("every") if every is None else interval
     limit = request.get("max_time") if limit is None else limit
-    with runner_for(executor, loop.plan, data, threads) as runner, Watch(limit) as watch:
+    left = None if limit is None else limit - call.spent
+    with runner_for(executor, loop.plan, data, threads) as runner, Watch(left) as watch:
         return BACKENDS[base.backend].together(
             loop.groups, lambda: loop.run(runner, progress, watch, saved, interval)
         )

@@ -27,7 +27,9 @@ from minigibbs.running.progress import Bar
 from minigibbs.running.result import result
 from minigibbs.system.watch import TIME, Watch
 
-_PATIENCE = 0.5  # seconds to wait for a segment before the driver checks the clock
+_PATIENCE = 0.5  # seconds to wait for a segment before the driver looks at the clock again
+_GATHERED = 1e-7  # seconds to gather a row's counts of one value, and to compute its error
+_MOST_AFTERWARDS = 0.5  # of the time left, which saving and gathering may take
 
 
 @dataclass
@@ -115,11 +117,13 @@ class Loop:
             self._saver = None
             if checkpoint is not None:
                 self._saver = Saver(checkpoint, self.groups, every, self._header)
-            bar.deadline(watch.left if watch.limited else None)
-            bar.begin()
             try:
                 self._save_now()
-                self.ended = drive(self, watch)
+                with Watch(watch.left - self._afterwards()) as self._watch:
+                    bar.deadline(self._watch.left if watch.limited else None)
+                    bar.begin()
+                    self.ended = drive(self, self._watch)
+                self._watch = watch
                 self._save_now()
             except StoppedError as error:
                 self.ended = STOPPED
@@ -131,6 +135,12 @@ class Loop:
                 error.run = self.result()
                 raise
             return self.result()
+
+    def _afterwards(self) -> float:
+        """Predict the seconds of what follows the last segment: saving, and gathering counts."""
+        saving = self._saver.seconds if self._saver else 0.0
+        gathering = _GATHERED * self.plan.rows * self.plan.values
+        return float(min(saving + gathering, max(_MOST_AFTERWARDS * self._watch.left, 0.0)))
 
     def _total(self) -> int:
         """Return the updates of all chains, including warm-up."""

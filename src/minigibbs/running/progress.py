@@ -4,63 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from minigibbs.results import diagnostics
 from minigibbs.running.group import Group
+from minigibbs.system.progress import Shown, watched
 
 _LOOK = 1.0  # least seconds between two computations of R-hat
 _SHARE = 0.01  # largest share of the time for computing R-hat
 _MOST = 2000  # most records per chain for R-hat
-
-
-def watched(shown: bool) -> Any:
-    """Return Rich's console on stderr if progress is enabled and visible, else None."""
-    if not shown:
-        return None
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return console if console.is_terminal or console.is_jupyter else None
-
-
-class Shown:
-    """Base class of a Rich progress bar that is shown within a `with`, if any."""
-
-    _progress: Any = None
-
-    def __enter__(self) -> Self:
-        if self._progress:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._progress:
-            self._progress.stop()
-
-
-class Stage(Shown):
-    """Line that shows the present preparation of a call and its duration, before there is a bar.
-
-    It is shown at once and removed at the end.
-    """
-
-    def __init__(self, text: str, shown: bool) -> None:
-        console = watched(shown)
-        if console is not None:
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            columns = (SpinnerColumn(), TextColumn(text), TimeElapsedColumn())
-            self._progress = Progress(*columns, console=console, transient=True)
-            self._progress.add_task(text, total=None)
 
 
 class Bar(Shown):

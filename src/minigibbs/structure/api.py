@@ -17,7 +17,6 @@ from minigibbs.errors import LearnError
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.running import durations
-from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts, entropy_of
 from minigibbs.structure.bootstrap import confidences
 from minigibbs.structure.chow_liu import chow_liu
@@ -32,6 +31,7 @@ from minigibbs.structure.scores import BIC, SCORES
 from minigibbs.structure.structure import Edge, Structure
 from minigibbs.structure.table import Codes, read_table
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 from minigibbs.system.watch import Watch
 
 METHODS = ("tree", "pairwise", "network")

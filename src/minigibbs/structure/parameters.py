@@ -13,13 +13,13 @@ from minigibbs.errors import FormatError, LearnError
 from minigibbs.formats.networks import conditionals
 from minigibbs.graph.data import Data, read_data
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts, entropy_of
 from minigibbs.structure.completion import Completion
 from minigibbs.structure.conditionals import conditional_tables, network_graph
 from minigibbs.structure.counting import Counter
 from minigibbs.structure.table import Codes
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 
 _ROUNDS = 40  # of completing rows and counting them
 _LATE = 20  # rounds at the end whose tables are averaged

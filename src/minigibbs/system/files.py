@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError, SampleError, TooLargeError
 from minigibbs.system import memory
+from minigibbs.system.watch import StopError
 
 _HEADER = "header.json"
 _SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a line with a hexadecimal digest
@@ -224,7 +225,7 @@ def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
     """Raise `FormatError` for any error that damaged data cause."""
     try:
         yield
-    except (FormatError, TooLargeError):
+    except (FormatError, TooLargeError, StopError):
         raise
     except MemoryError as error:
         raise TooLargeError(f"{what}: there is not enough memory to read it") from error

@@ -63,6 +63,7 @@ class Watch:
         self._limit = math.inf if seconds is None else seconds
         self._begun, self._compiled = time.monotonic(), Compiling.seconds
         self._outer: Watch | None = None
+        self._droppable = False
         self._signals = _Signals()
 
     def __enter__(self) -> Watch:
@@ -132,6 +133,11 @@ class Watch:
         if self.ended:
             raise StopError(self.ended)
 
+    def check_droppable(self) -> None:
+        """Raise `StopError` if the call must end and is within `droppable()`."""
+        if self._droppable:
+            self.check()
+
     def require(self, seconds: float, what: str, way_out: str) -> None:
         """Raise `TooLargeError` if preparations would take more than half of the time left.
 
@@ -169,6 +175,18 @@ class Watch:
             if self.signal:
                 raise KeyboardInterrupt
             yield
+
+    @contextmanager
+    def droppable(self) -> Iterator[None]:
+        """Let work in pieces raise `StopError` at the deadline, though results need it elsewhere.
+
+        An energy is an example: one that is timed may be dropped, that of a result may not.
+        """
+        before, self._droppable = self._droppable, True
+        try:
+            yield
+        finally:
+            self._droppable = before
 
 
 class _Signals:

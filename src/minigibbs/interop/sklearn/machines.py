@@ -156,7 +156,7 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         random = self.random_state if random_state is None else random_state
         seed = int(random_of(random).randint(2**31 - 1))
         try:
-            drawn = exact_draws(self.graph_, n_samples, seed)
+            drawn = exact_draws(self.graph_, n_samples, seed, progress=False)
         except TooLargeError:
             each = -(-n_samples // _CHAINS)
             run = sample(

@@ -44,6 +44,7 @@ class Saver:
         self._rows: dict[int, dict[str, NDArray[Any]]] = {}  # groups collected for the next write
         self._due = time.monotonic()
         self._collecting = False
+        self.seconds = 0.0  # that the last `write_now` took
 
     def save_if_due(self, resting: Callable[[], Collection[Group]]) -> None:
         """Collect the groups that are between two segments, if a write is due."""
@@ -66,11 +67,13 @@ class Saver:
             self._write()
 
     def write_now(self) -> None:
-        """Write the present state of every group; none may be running."""
+        """Write every group as it is; none may be running."""
+        begun = time.monotonic()
         self._rows.clear()
         for group in self._groups:
             self._collect(group)
         self._write()
+        self.seconds = time.monotonic() - begun
 
     def _write(self) -> None:
         begun = time.monotonic()

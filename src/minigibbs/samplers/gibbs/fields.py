@@ -19,6 +19,7 @@ from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain, Model
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Workspace, register
+from minigibbs.system.watch import current
 
 LEAST_DEGREE = 32.0  # a smaller mean degree makes evaluating the factors cheap anyway
 RARE = 0.35  # flip rate below which caching is faster: a change writes where an evaluation reads
@@ -97,6 +98,7 @@ def _plain_pilot(
     sizes, firsts, marks = model.rows["domain"].tolist(), model.first.tolist(), rng.random(updates)
     changed = 0
     for step, i in zip(range(updates), itertools.cycle(order.tolist())):
+        current().check_droppable()
         pairs, size, first = slice(starts[i], ends[i]), sizes[i], firsts[i]
         others, weights = x[model.target[pairs]], model.weight[pairs]
         fields: NDArray[Any] = np.bincount(others, weights, minlength=size)[:size]

@@ -20,17 +20,7 @@ from minigibbs.samplers.costs import COSTS, LANE_DRAW
 from minigibbs.samplers.poisson_gibbs.groups import ImplicitSplit, Wish, split_implicit
 from minigibbs.samplers.poisson_gibbs.groups.base import INSTEAD
 from minigibbs.samplers.poisson_gibbs.ranges import conditional_ranges
-from minigibbs.samplers.poisson_gibbs.theta import (
-    DRAW,
-    LARGEST_EXPONENT,
-    QUIETLY,
-    TAIL,
-    THETAS,
-    UPDATE,
-    best_theta,
-    stickiness,
-    tail_range,
-)
+from minigibbs.system.watch import current
 
 FAR_DRAW = DRAW + COSTS["far"]  # if the alias tables do not fit into the cache
 CACHE = 250_000  # slots of alias tables that fit
@@ -135,6 +125,7 @@ def choose_split(
     else:
         local = energy_at(model)
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
+    current().check_droppable()
     if heavy is not None:
         mask = _strongest(spans, unary, owner, heavy) | hard
         tail = np.bincount(owner[~mask], spans[~mask], minlength=len(rows)).astype(np.float64)
@@ -146,6 +137,7 @@ def choose_split(
         mask = unary | hard | (spans >= limit[owner])
     if heavy is not None and theta is None:
         chosen = best_theta(tail, slowdown, DRAW, sticky)
+    current().check_droppable()
     swing = _Swing.of(graph, ~mask & ~unary, owner, spans)
     if swing is not None and slowdown is not None and theta is None:
         widest = tail_theta(tail, slowdown)
@@ -290,6 +282,7 @@ def _choose(
     used, level = np.flatnonzero(there) + _LEAST_POWER, (there.cumsum() - 1)[power]
     step = max(1, _PIECE // (len(used) * len(thetas)))
     for first in range(0, len(rows), step):
+        current().check_droppable()
         piece = slice(first, first + step)
         entries = slice(int(rows["start"][first]), int(rows["end"][piece][-1]))
         counts = _count_powers(model, piece, entries, spans, level, len(used), lanes)

@@ -145,7 +145,9 @@ def _packed_copies(
         every["key"][place] = base_slots["key"]
     tables = [soft.unary, soft.table, *([simple.unary, model.table] if hard.any() else [])]
     evidence = np.repeat(graph.evidence, lanes)
+    current().check_droppable()
     rows, target, weight = packed_rows(sizes, evidence, pair, pair_weight, factors.ravel(), every)
+    current().check_droppable()
     first = np.cumsum(sizes, dtype=np.int64) - sizes
     table = np.concatenate(tables)
     copies = Model(rows, first, target, weight, pair, pair_weight, factors.ravel(), every, table)
