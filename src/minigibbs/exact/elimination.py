@@ -46,7 +46,6 @@ from minigibbs.kernels.passes import Values, write_leaves
 from minigibbs.system import memory as machine
 from minigibbs.system.boundary import checked
 from minigibbs.system.progress import Stage
-from minigibbs.system.watch import current
 
 Table = NDArray[np.float64]
 DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less

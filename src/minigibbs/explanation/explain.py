@@ -247,22 +247,20 @@ def explain(
         trials = _TRIALS if costs is None and backend == "cpu" else 0.0
     limit = 0.0 if trials == 0 else min(durations.seconds(trials, "trials"), _LONGEST)
     way = _Way(BACKENDS[backend], scan, BACKENDS[backend].chains if chains is None else chains)
-    way.scan_of(PoissonGibbs(), graph)  # refused before anything is measured
-    if costs is None:
-        with Stage("measuring updates on this machine", progress):
-            costs = machine_costs()
+    way.scan_of(PoissonGibbs(), graph)  # refused before anything is tried
     found: tuple[Trial, ...] = ()
     if limit > 0:
         with Stage(f"trying samplers for {limit:g} s", progress):
-            found = try_samplers(graph, limit)
+            found = try_samplers(graph, limit, compiling)
     with Stage("predicting costs", progress):
         return _explained(graph, costs, way, found, ranks)
 
 
 def _explained(
-    graph: FactorGraph, costs: Costs, way: _Way, found: tuple[Trial, ...], ranks: int | None
+    graph: FactorGraph, given: Costs | None, way: _Way, found: tuple[Trial, ...], ranks: int | None
 ) -> Explanation:
-    """The explanation, with what the trials found."""
+    """Return the explanation, with the results of the trials."""
+    costs, source = (given, _GIVEN) if given is not None else _known_costs(graph, found)
     default = PoissonGibbs()
     chosen = way.scan_of(default, graph)
     lanes = way.lanes_of(default, graph)

@@ -41,7 +41,7 @@ from minigibbs.samplers import Sampler
 from minigibbs.system.boundary import checked
 from minigibbs.system.files import refusing_damage
 from minigibbs.system.progress import Stage
-from minigibbs.system.watch import StopError, Watch, current
+from minigibbs.system.watch import TIME, StopError, Watch, current
 
 _STATES = 2_000_000  # default number of values over all chains together
 _MOST_CHAINS = 1000

@@ -20,6 +20,17 @@ from minigibbs.samplers.costs import COSTS, LANE_DRAW
 from minigibbs.samplers.poisson_gibbs.groups import ImplicitSplit, Wish, split_implicit
 from minigibbs.samplers.poisson_gibbs.groups.base import INSTEAD
 from minigibbs.samplers.poisson_gibbs.ranges import conditional_ranges
+from minigibbs.samplers.poisson_gibbs.theta import (
+    DRAW,
+    LARGEST_EXPONENT,
+    QUIETLY,
+    TAIL,
+    THETAS,
+    UPDATE,
+    best_theta,
+    stickiness,
+    tail_range,
+)
 from minigibbs.system.watch import current
 
 FAR_DRAW = DRAW + COSTS["far"]  # if the alias tables do not fit into the cache
