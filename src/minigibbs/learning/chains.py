@@ -41,19 +41,27 @@ from minigibbs.samplers.gibbs.sampler import (
     touched_workspace,
 )
 
+_SHARED = 100_000  # updates, from which on threads share them
 MODEL, DATA = 1, 2  # what the seeds of a fit's chains are for
 
 
 class Threads:
-    """Threads that share work in pieces; where there is one, it is done in turn."""
+    """Threads that share work in pieces; where there is one thread, the pieces are done in turn."""
 
     def __init__(self, threads: int | None) -> None:
         self.count = threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self.count) if self.count > 1 else None
 
-    def __call__(self, work: Callable[[int], None], pieces: int) -> None:
-        """Call work(piece) for each piece."""
-        if self._pool is None or pieces == 1:
+    def __call__(
+        self, work: Callable[[int], None], pieces: int, updates: int | None = None
+    ) -> None:
+        """Call work(piece) for each piece.
+
+        Handing over a piece takes as long as some hundred updates. So the calling thread does all
+        pieces if they make few `updates` together.
+        """
+        few = updates is not None and updates < _SHARED
+        if self._pool is None or pieces == 1 or few:
             for piece in range(pieces):
                 work(piece)
         else:

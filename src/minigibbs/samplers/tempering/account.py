@@ -21,6 +21,7 @@ from minigibbs.samplers.tempering.ladder import (
     TRIPS,
 )
 from minigibbs.system.boundary import check_level, checked
+from minigibbs.system.quantiles import fisher, student
 
 _PARTS = 8  # of all chains, whose spread gives the error of log Z; two to four of each chain
 _DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at least
@@ -122,11 +123,9 @@ def student_interval(
     value: float | None, error: float | None, degrees: float, level: float
 ) -> tuple[float, float]:
     """Return Student's interval; NaN where there is no error, and a point where the error is 0."""
-    from scipy.special import stdtrit
-
     if value is None or error is None or not (degrees > 0 or error == 0):
         return math.nan, math.nan
-    reach = float(stdtrit(degrees, (1 + level) / 2)) * error if error else 0.0
+    reach = student(degrees, (1 + level) / 2) * error if error else 0.0
     return value - reach, value + reach
 
 
@@ -221,8 +220,6 @@ def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
     The error comes from how parts of chains differ. Where chains differ by more than their parts
     explain, it comes from how chains differ.
     """
-    from scipy.special import fdtri
-
     parts = [part for own in chains for part in own]
     if not parts:
         return None, None, 0
@@ -236,7 +233,7 @@ def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
             for own in chains
         ]
         _, between = _stepping_stones(whole)
-        limit = float(fdtri(len(chains) - 1, degrees, 1 - _FALSE_ALARM))
+        limit = fisher(len(chains) - 1, degrees, 1 - _FALSE_ALARM)
         if between is not None and between**2 > limit * error**2:
             return value, between, len(chains) - 1
     return value, error, degrees
