@@ -116,31 +116,31 @@ def gpu(table: Table) -> list[Bar]:
     return bars
 
 
-NANOSECONDS = "nanoseconds an update (log scale, one core; less is better)"
+NANOSECONDS = "nanoseconds per update (log scale, one core; less is better)"
 CHARTS: dict[str, tuple[Callable[[Table], list[Bar]], str, str]] = {
-    "flagship": (flagship, "An update of a dense model, beside other software", NANOSECONDS),
+    "flagship": (flagship, "Time per update on dense models", NANOSECONDS),
     "real": (
         real,
-        "Real models: the default sampler beside plain Gibbs",
-        "effective samples a second, in units of plain Gibbs's (log scale; more is better)",
+        "Real models: the default sampler and plain Gibbs",
+        "effective samples per second, relative to plain Gibbs (log scale; more is better)",
     ),
     "split": (
         split,
-        "The split chosen by default, beside the best one found",
-        "time per effective sample, in units of that of the best split (less is better)",
+        "The default split and the best one found",
+        "time per effective sample, relative to the best split (less is better)",
     ),
-    "samplers": (samplers, "An update of each of the paper's samplers", NANOSECONDS),
+    "samplers": (samplers, "Time per update of the paper's samplers", NANOSECONDS),
     "clusters": (
         clusters,
         "Clusters and single updates near a critical point",
-        "effective samples of m$^2$ a second (log scale; more is better)",
+        "effective samples of m$^2$ per second (log scale; more is better)",
     ),
-    "gpu": (gpu, "A million chains on one H200", "updates a second (log scale; more is better)"),
+    "gpu": (gpu, "A million chains on one H200", "updates per second (log scale; more is better)"),
 }
 
 
 def draw(path: Path) -> None:
-    """Draw a table beside it, if it has a picture."""
+    """Draw the picture of a table, if it has one."""
     if path.stem not in CHARTS:
         return
     bars_of, title, unit = CHARTS[path.stem]

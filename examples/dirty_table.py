@@ -1,4 +1,4 @@
-"""A dirty table repaired: which cells are wrong, and what should stand there?
+"""A dirty table repaired: which cells are wrong, and what are their true values?
 
 A table of customers has a wrong letter in one cell of sixteen. Each cell is a variable, whose
 candidates are the values that its column has. A rule says how often a value goes with another

@@ -1,9 +1,9 @@
 """A phase transition with couplings that reach everywhere.
 
-The spins of a 200 x 200 grid are coupled two by two, with strengths that decay as 1/r^3: 800
-million factors, none stored. An update draws the few that matter and is still exact. As the
-coupling grows the picture goes from noise through clusters of all sizes to order: the last one,
-150 sweeps after a random start, has two ordered phases with walls between them.
+Every two spins of a 200 x 200 grid are coupled, with strengths that decay as 1/r^3. None of the 800
+million factors is stored. An update draws the few that matter, and the stationary distribution is
+still that of the model. As the coupling grows, the picture goes from noise through clusters of all
+sizes to order. The last one, 150 sweeps after a random start, has two ordered phases with walls.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """A spin glass by parallel tempering.
 
-In a cube of spins with couplings +1 and -1 at random no state pleases all pairs, and very many are
-about as good. Two independent copies of the glass agree on a share of their spins; the distribution
-of that overlap q says how many different states there are. Single updates freeze in one of them.
-Copies on a ladder of temperatures move through all: q and -q are equally likely, as they must be.
+A cube of spins has random couplings +1 and -1. No state satisfies all pairs, and very many states
+have almost the least energy. The overlap q of two independent copies measures how similar they are.
+The distribution of q shows how many different states there are. Single updates freeze in one state.
+Copies on a temperature ladder move through all states, so that q and -q are equally likely.
 """
 
 import matplotlib.pyplot as plt
@@ -42,12 +42,17 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained"
 bins = np.linspace(-1, 1, 41)
 left.hist(frozen.ravel(), bins, density=True, color="tab:red", alpha=0.6, label="Gibbs: frozen")
 left.hist(tempered.ravel(), bins, density=True, color="tab:blue", alpha=0.6, label="tempering")
-left.set(xlabel="overlap q of two copies", ylabel="density", title="The law of the overlap")
+left.set(
+    xlabel="overlap q of two copies", ylabel="density", title="The distribution of the overlap"
+)
 left.legend(frameon=False)
 right.plot(frozen[0], color="tab:red", label="Gibbs")
 right.plot(tempered[0], color="tab:blue", alpha=0.6, linewidth=0.7, label="tempering")
 right.set(
-    xlabel="record", ylabel="overlap of chains 0 and 1", title="On the way", ylim=(-1.05, 1.05)
+    xlabel="record",
+    ylabel="overlap of chains 0 and 1",
+    title="Overlap during the run",
+    ylim=(-1.05, 1.05),
 )
 right.legend(frameon=False)
 figure.savefig("spin_glass.png", dpi=120)

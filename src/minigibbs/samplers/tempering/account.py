@@ -111,7 +111,7 @@ class Ladder:
             if type(number) not in (int, float) and (number is not None or name == "barrier"):
                 raise ValueError(f"{name}: expected a number, got {number!r}")
         if found.log_z is None and found.log_z_error is not None:
-            raise ValueError("log_z: expected a number beside its error")
+            raise ValueError("log_z: expected a number, since it has an error")
         if type(found.log_z_degrees) is not int or found.log_z_degrees < 0:
             raise ValueError(f"log_z_degrees: expected a count, got {found.log_z_degrees!r}")
         if len(found.swap_rates) != len(found.levels) - 1 or not found.swap_rates:
