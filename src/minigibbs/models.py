@@ -506,7 +506,7 @@ def dense_crf(
     Warns
     -----
     UserWarning
-        If colors lie between 0 and 1 and `srgb` is so large that the kernel ignores them.
+        If colors are between 0 and 1 and `srgb` is so large that the kernel ignores them.
 
     Examples
     --------

@@ -88,7 +88,7 @@ def describe_demo(run: Run) -> list[str]:
 
 
 def _draw_states(states: NDArray[Any], side: int, axes: Any) -> None:
-    """States of a square grid side by side, one color per value."""
+    """States of a square grid in one row, one color per value."""
     gap = np.full((side, 1), np.nan)
     parts = [part for state in states for part in (gap, state.reshape(side, side))]
     axes.imshow(np.hstack(parts[1:]), cmap="tab10", interpolation="nearest")

@@ -46,7 +46,7 @@ FORMATS: dict[str, ModuleType] = {
     **_packed(".gset", gset),
     **_packed(".rud", gset),
     **_packed(".mc", gset),
-    "graph.meta": dimmwitted,  # or the folder that it lies in
+    "graph.meta": dimmwitted,  # or the folder that contains it
 }
 
 

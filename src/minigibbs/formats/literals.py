@@ -219,7 +219,7 @@ def _add_tables(
     sizes: NDArray[np.int32],
     room: int,
 ) -> int:
-    """Add factors up, one table for each set of variables; returns the room that is left."""
+    """Add factors up, one table for each set of variables; returns the remaining budget."""
     for row, values, weight in zip(
         some.variable.tolist(), some.value.tolist(), some.weight.tolist(), strict=True
     ):

@@ -134,7 +134,7 @@ def _smallest_last(model, free, degree, starts, queue, position):
     """Order the free variables so that each has as few neighbors before it as can be.
 
     `queue` ends as the order in which they are taken out, smallest degree first; its length is
-    the number of free variables, and -1 stands behind.
+    the number of free variables, and -1 is the last entry.
     """
     for i in range(len(free)):
         position[i] = -1

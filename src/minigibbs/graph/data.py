@@ -30,7 +30,7 @@ _NEUTRAL = 2  # in the place of a missing number: no value of a spin
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Rows of states; where `seen` is 0 a value is missing, and 0 stands in its place."""
+    """Rows of states; where `seen` is 0 a value is missing, and is written as 0."""
 
     rows: NDArray[Any]  # [row, variable] of the graph's state type
     seen: NDArray[np.uint8] | None  # [row, variable]; None where nothing is missing
@@ -108,7 +108,7 @@ def _read_values(
 
 
 def _require_distinct(domains: Domains, variables: list[int], what: str) -> None:
-    """Raise where two columns stand for one variable."""
+    """Raise if two columns belong to one variable."""
     twice = [v for v, count in Counter(variables).items() if count > 1]
     if twice:
         raise LearnError(f"{what}: {domains.describe(twice[0])} has more than one column")
@@ -189,7 +189,7 @@ def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
 
 
 def _variable_of(domains: Domains, name: Any) -> int:
-    """The variable that a column stands for."""
+    """The variable of a column."""
     try:
         return domains.index(name)
     except GraphError as error:

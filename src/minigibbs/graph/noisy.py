@@ -149,7 +149,7 @@ def _maxima(steps: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[n
 
 
 def _rows(given: ArrayLike, rows: int, size: int, where: str) -> NDArray[np.float64]:
-    """Probabilities [row, value]; one number p stands for 0 and p at a two-valued effect."""
+    """Probabilities [row, value]; one number p means 0 and p at a two-valued effect."""
     rule = f"{where}: probabilities must be numbers from 0 to 1"
     table = as_array(given, "iufb", rule).astype(np.float64)
     if table.ndim == 0 and size == 2 and rows in (1, 2):

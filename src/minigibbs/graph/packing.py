@@ -32,7 +32,7 @@ def pack(
 def lower_all(
     sizes: NDArray[np.int32], factors: Sequence[Factors], evidence: NDArray[np.int32]
 ) -> tuple[Model, float]:
-    """A model of all factors without rows, and the constant beside it."""
+    """A model of all factors without rows, and its constant."""
     factors = [group for group in factors if not isinstance(group, Implicit)]
     entries = sum(group.entries for group in factors)
     memory.require(
@@ -209,7 +209,7 @@ def free_variables(evidence: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @entry
 def _place_pairs(pair, pair_weight, varies, evidence, place, target, weight):
-    """Count the pairs of each row, or write them where `place` says if there is room."""
+    """Count the pairs of each row, or write them where `place` says if they fit."""
     filling = len(target) > 0
     for k in range(len(pair)):
         for side in range(2 if varies[k] else 0):
@@ -223,7 +223,7 @@ def _place_pairs(pair, pair_weight, varies, evidence, place, target, weight):
 
 @entry
 def _place_general(factors, slots, evidence, place, target, weight):
-    """Count the general factors of each row, or write them where `place` says if there is room."""
+    """Count the general factors of each row, or write them where `place` says if they fit."""
     filling = len(target) > 0
     for k in range(len(factors)):
         factor = factors[k]

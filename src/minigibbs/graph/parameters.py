@@ -38,7 +38,7 @@ _WORD = 64  # states in a word of bits; from half as many on they are counted by
 
 @dataclass(frozen=True)
 class Parameter:
-    """One name: where its numbers stand among all, their shape, and which are fixed."""
+    """One name: the position of its parameters, their shape, and which are fixed."""
 
     name: str
     start: int
@@ -52,7 +52,7 @@ class Parameter:
 
     @property
     def place(self) -> slice:
-        """Where its numbers stand."""
+        """The position of its parameters."""
         return slice(self.start, self.start + self.size)
 
 

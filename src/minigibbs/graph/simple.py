@@ -145,7 +145,7 @@ def _fold_general(
     evidence: NDArray[np.int32],
     unary: NDArray[np.float64],
 ) -> float:
-    """Add factors of one free variable to its values; returns the sum of those of none."""
+    """Add factors of one free variable to its values; returns the sum of constant factors."""
     few = np.flatnonzero(open_slots <= 1)
     if not len(few):
         return 0.0

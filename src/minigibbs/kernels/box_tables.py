@@ -4,7 +4,7 @@ All points of one box of the tree, a *source*, draw from one table. Its slots ar
 and each holds some points that lie side by side in the tree's order, of which one is drawn; the
 more slots hold the same points, the more often they are drawn. Together they hold all points. What
 a point is drawn with is no less than its true weight for any point of the source, so that what is
-drawn by slots and kept by the true value has the true law.
+drawn by slots and kept by the true value has the correct distribution.
 
 A table is made in two steps. Boxes are cut in half where the function varies within them, so that
 each has a bound that is not much too large. Then their points are gathered into runs, each with as

@@ -136,7 +136,7 @@ def pair_energy(pair, weight, x):
 
 @inlined
 def row_energy(rows, second, weight, x):
-    """The same where the pairs of each first variable lie together: twice as fast."""
+    """The same if pairs are sorted by their first variable: twice as fast."""
     total = 0.0
     for i in range(len(rows) - 1):
         own, part = x[i], 0.0  # a sum of its own, which is rounded less

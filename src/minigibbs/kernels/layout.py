@@ -110,7 +110,7 @@ class Chain(NamedTuple):
     stream: NDArray[np.uint64]  # [4] the generator
     carried: NDArray[np.float64]  # what the sampler carries from update to update
     weights: NDArray[np.float64]  # [2D] scratch: a log weight per value, and as much again
-    scratch: NDArray[np.int64]  # scratch of the size that the sampler asked for
+    scratch: NDArray[np.int64]  # scratch of the size that the sampler requested
     tally: NDArray[np.int64]  # [5] see EVALUATIONS..CHANGES
 
 
@@ -131,7 +131,7 @@ class Scan(NamedTuple):
 
 
 class Recorder(NamedTuple):
-    """What a chain keeps. Arrays that were not asked for have length 0."""
+    """What a chain keeps. Arrays that are not recorded have length 0."""
 
     clock: NDArray[np.int64]  # [1] recorded updates so far
     thin: int  # updates between two records

@@ -1,6 +1,6 @@
 """Counter-based random bits: Philox4x32 (Salmon et al. 2011, doi:10.1145/2063384.2063405).
 
-Where many variables or chains are updated side by side, bits are a function of who asks for them:
+Where many variables or chains are updated together, bits are a function of their user:
 the seed, the chain, the sweep, the variable and the number of the draw. They then depend on nothing
 else: neither on threads, nor on the order of work, nor on the device. Seven rounds pass every test
 of BigCrush (Table 2 there); the function is checked against the published vectors.

@@ -41,7 +41,7 @@ def go_on_counting(recorder, clock, x):
 
 @inlined
 def keep(recorder, model, clock, x):
-    """Keep what was asked for at a record; records are `thin` updates apart."""
+    """Keep what is recorded; records are `thin` updates apart."""
     record = clock // recorder.thin - 1
     if record < len(recorder.draws):
         every = len(recorder.drawn) == 0

@@ -101,8 +101,8 @@ def learn(
         Evidence of the graph is a condition that holds in all rows.
     data : array, mapping or frame, optional
         One row per datum, one column per variable, values numbered from 0, and -1 (or NaN, None,
-        masked) for missing values. Give spins -1 and +1 as `(data + 1) // 2`; data whose two-valued
-        variables hold -1 and 1 and no 0 are refused, since -1 could mean either. A mapping or a
+        masked) for missing values. Give spins -1 and +1 as `(data + 1) // 2`. Data whose two-valued
+        variables hold -1 and 1 and no 0 are refused, because -1 also means missing. A mapping or a
         frame has columns by the names of variables and values by label; variables without a column
         are hidden. By default the evidence of the graph is the only datum, and its other variables
         are hidden.
@@ -112,7 +112,7 @@ def learn(
         `sweeps` long. "pseudo" maximizes the pseudo-likelihood by L-BFGS. "exact" maximizes the
         likelihood itself, for graphs that are small or of low treewidth.
     columns : sequence of int or str, optional
-        The variables that the columns of an array stand for; others are hidden.
+        The variables of the columns of an array. Other variables are hidden.
     weights : array-like, optional
         Weight of each row. By default all rows have the same weight.
     start : str or mapping, optional
@@ -180,7 +180,7 @@ def learn(
     errors : bool, default True
         Whether to compute standard errors from the Fisher information, for up to 1,000 parameters.
     seed : int, optional
-        Fixes every draw and the result, whatever the number of threads.
+        Fixes every draw and the result, for any number of threads.
     threads : int, optional
         Number of threads. By default one per processor.
     checkpoint : str or path, optional

@@ -1,4 +1,4 @@
-"""The energy as an observable: at every record, whatever a run's budget for energies."""
+"""The energy as an observable: at every record, independent of a run's budget for energies."""
 
 from __future__ import annotations
 

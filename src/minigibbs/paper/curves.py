@@ -159,7 +159,7 @@ FIGURES: dict[str, list[Curve]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a curve depends on beside itself."""
+    """What else a curve depends on."""
 
     updates: int = UPDATES
     seeds: int = 5

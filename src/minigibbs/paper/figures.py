@@ -93,7 +93,7 @@ def _thousands(axes: Any) -> None:
 
 
 def _styles(name: str) -> list[tuple[Curve, dict[str, Any]]]:
-    """Plain Gibbs in black and ours in red stand out; batches go from orange to blue."""
+    """Plain Gibbs is black and our samplers are red; batches go from orange to blue."""
     *others, gibbs, ours = FIGURES[name]
     batches = [curve for curve in others if not curve.seconds_only]
     styles: list[tuple[Curve, dict[str, Any]]] = [

@@ -531,7 +531,7 @@ def mean_distance(
 class Within(NamedTuple):
     """What parts of the same chain tell about marginals."""
 
-    rhat: float  # the largest, less what chance adds to the largest of many
+    rhat: float  # the largest, minus the expected effect of comparing many
     error: float  # the largest standard error of a pooled marginal
 
 

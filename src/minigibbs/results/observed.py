@@ -219,7 +219,7 @@ class Observed:
     by_rows: bool = False  # whether errors come from rows alone: parts of rows stopped the run
 
     def columns(self, name: str) -> slice:
-        """Where an observable's numbers stand."""
+        """The position of an observable's numbers."""
         if name not in self.names:
             known = ", ".join(self.names) or "none"
             raise SampleError(f"this run did not observe {name!r}; it observed: {known}")

@@ -29,7 +29,7 @@ _LONG_ROW = 8  # pairs a variable from which on they are summed variable by vari
 # Nanoseconds, by the same scale as `samplers.costs`.
 _PAIR, _FAR_PAIR = 1.8, 3.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
-_CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
+_CALL = 20_000.0  # overhead of an energy of an implicit group
 # The same in chromatic scans, where updates and energies of pairs are so much cheaper.
 _COLOR_PAIR = 0.9
 _DEARER = 3.0  # how much dearer energies are in other layouts of colors
@@ -122,7 +122,7 @@ def energy_every(
     share: float = SHARE,
     colors: bool = False,
 ) -> int:
-    """How many records lie between two energies; one at the end where no more fit.
+    """The number of records between two energies; one energy at the end where no more fit.
 
     `records` is None where a run continues until it has enough energies.
     """

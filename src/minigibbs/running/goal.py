@@ -153,7 +153,7 @@ class Goal:
         return replace(looked, met=True)
 
     def _reached(self) -> bool:
-        """NaN stands for what never varies, and holds nobody up."""
+        """NaN means that a value never varies. It does not delay the end of a run."""
         rhat_met = self.rhat is None or not self.seen_rhat > self.rhat
         error_met = self.error is None or not self.seen_error > self.error
         return rhat_met and error_met and (self.ess is None or not self.seen_ess < self.ess)

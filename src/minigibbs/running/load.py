@@ -1,4 +1,4 @@
-"""`load`: whatever a file or folder holds, a model, a run or a checkpoint."""
+"""`load`: a model, a run or a checkpoint from a file or folder."""
 
 from __future__ import annotations
 

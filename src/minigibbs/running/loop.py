@@ -244,7 +244,7 @@ class Loop:
         return self.seconds + running
 
     def _header(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a checkpoint keeps beside the groups."""
+        """What a checkpoint keeps in addition to the groups."""
         header, arrays = self.goal.save() if self.goal else ({}, {})
         own = {"length": self.length, "seconds": self._seconds(), "ended": self.ended}
         return {**own, **header}, {**arrays, **save_halves(self.halves)}

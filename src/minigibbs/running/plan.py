@@ -46,7 +46,7 @@ STARTS = (DISPERSED, RANDOM_START, GIVEN, ONE_STATE, CONTINUED)
 
 # How a run can end.
 RUNNING = "running"  # it has not: a checkpoint was looked at on the way
-LENGTH = "length"  # it made the updates that were asked for
+LENGTH = "length"  # it made the requested updates
 STOPPED = "stopped"  # an error, such as a full disk
 CONVERGED = "converged"  # `sample_until`: the diagnostics are met
 # or by what `system.watch` says: INTERRUPTED (Ctrl-C), TERMINATED (SIGTERM), TIME

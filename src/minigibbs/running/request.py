@@ -254,7 +254,7 @@ class Options:
         return backend.default_chains(sampler, graph)
 
     def _scan(self, backend: Backend, sampler: Sampler, graph: FactorGraph, unit: int) -> str:
-        """The scan asked for, or the default: the fastest one."""
+        """The given scan, or the default: the fastest one."""
         if sampler.sweeps:
             return OWN_SCAN
         chains = self._chains(backend, sampler, graph)
@@ -518,7 +518,7 @@ def _filling(
 
 
 def _dispersed(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
-    """Marks of states that lie far apart.
+    """Marks of states that differ much.
 
     Half of the chains, and at least two, begin at constant states: all variables at their first
     value, at their second, and so on. The others begin at random, in pairs of mirrored states. So

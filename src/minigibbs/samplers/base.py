@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What one chain needs beside its state: numbers carried along, integer scratch, weights."""
+    """What one chain needs in addition to its state: cached numbers, integer scratch, weights."""
 
     carried: int = 0
     scratch: int = 0
@@ -65,7 +65,7 @@ class Workspace:
 
 
 class Carried(NamedTuple):
-    """What a chain carries beside its state, and the data that it was laid out for."""
+    """What a chain stores in addition to its state, and the data that it was laid out for."""
 
     data: Any
     carried: NDArray[np.float64]

@@ -13,7 +13,7 @@ Costs = dict[str, float]  # nanoseconds by kind of operation
 # Nanoseconds on one machine; only their ratios matter. To change them changes the split, and with
 # it the draws.
 COSTS: Costs = {
-    "update": 15.0,  # an update, whatever it looks at
+    "update": 15.0,  # an update, without its factors
     "choice": 20.0,  # a value chosen
     "exp": 8.0,  # an exponential for that, of the first few
     "exps": 7.0,  # and of the rest
@@ -21,13 +21,13 @@ COSTS: Costs = {
     "read": 1.8,  # a pair looked at
     "textbook": 2.2,  # a pair looked at for one value
     "swap": 2.5,  # a pair looked at for two values
-    "odds": 1.1,  # a heavy pair of a spin
-    "heavy": 2.0,  # a heavy pair of a variable with a small domain
-    "touch": 4.0,  # a heavy pair where domains are large, or of an implicit group
+    "odds": 1.1,  # an exactly evaluated pair of a spin
+    "heavy": 2.0,  # the same, of a variable with a small domain
+    "touch": 4.0,  # the same where domains are large, or of an implicit group
     "general": 12.0,  # a table or formula looked at, and on top:
     "slot": 3.0,  # each variable of its scope
     "cell": 1.0,  # each value of the variable at hand
-    "tail": 8.0,  # having a tail to draw from
+    "tail": 8.0,  # having minibatched factors
     "draw": 30.0,  # a factor drawn by alias table
     "strong": 17.0,  # a Poisson variate of its own
     "accept": 60.0,  # a proposal decided upon

@@ -159,7 +159,7 @@ class MinGibbs(Sampler):
 
 
 def check_estimator(name: str, estimator: Estimator | None, batch: float | None) -> None:
-    """Refuse an estimator beside a batch."""
+    """Refuse an estimator together with a batch."""
     if estimator is not None and batch is not None:
         raise SampleError(f"{name}: give an estimator or a batch, not both")
 

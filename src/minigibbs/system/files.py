@@ -108,7 +108,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file through a temporary one beside it, so that no half-written file remains.
+    """Write a file through a temporary one in its folder, so that no half-written file remains.
 
     Where the system refuses, as on a full disk, its error names the file.
     """
@@ -164,7 +164,7 @@ def write_arrays(
 ) -> None:
     """Write arrays and a JSON header as an uncompressed .npz archive that NumPy reads too.
 
-    A sealed file ends with a digest of all that stands before it; see `check_seal`.
+    A sealed file ends with a digest of all bytes before it; see `check_seal`.
     """
     write_whole(path, lambda stream: write_archive(stream, header, arrays, sealed))
 
@@ -221,7 +221,7 @@ def check_seal(path: str | os.PathLike[str], links: bool = True) -> None:
 
 @contextmanager
 def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise `FormatError` for whatever goes wrong with data that is not what it should be."""
+    """Raise `FormatError` for any error that malformed data cause."""
     try:
         yield
     except (FormatError, TooLargeError):
@@ -347,7 +347,7 @@ def _read_member(stream: IO[bytes], member: zipfile.ZipInfo, most: int | None) -
 
 
 def _array_head(content: bytes) -> int:
-    """How many bytes of an .npy file stand before its numbers."""
+    """The number of bytes before the numbers of an .npy file."""
     width = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}[content[:8]]
     size = int.from_bytes(content[8 : 8 + width], "little")
     if size > _NPY_HEADER - 12:

@@ -113,7 +113,7 @@ def as_column(given: Any, where: str, error: type[MinigibbsError] = GraphError) 
     except ValueError:  # rows of different lengths
         column = np.empty(0)[None]
     texts = isinstance(given, list | tuple) and column.ndim == 1 and column.dtype.kind in "US"
-    if texts and len(set(map(type, given))) > 1:  # numbers beside text stay numbers
+    if texts and len(set(map(type, given))) > 1:  # numbers stay numbers in a column with text
         column = _objects(given)
     if column.ndim != 1:
         raise error(f"{where}: expected a plain entry in each row")

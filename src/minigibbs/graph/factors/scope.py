@@ -42,7 +42,7 @@ def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | Non
     scope = np.empty((len(arrays[0]), len(arrays)), dtype=object if named else np.int32)
     for k, column in enumerate(arrays):
         scope[:, k] = column
-    if not named:  # else names may stand for the same variable as numbers
+    if not named:  # else a name and a number may mean the same variable
         refuse_repeats(scope, lambda factor: f"{kind} factor {factor}")
     scope.flags.writeable = False
     return scope

@@ -279,7 +279,7 @@ class Stencil(Factors):
         return PAIR_KINDS[self.form](scope[:, 0], scope[:, 1], weight)
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Pairs:
-        """Expand into pairs, for whatever reads nothing else."""
+        """Expand into pairs, for code that reads only pairs."""
         scope, weight = self._expanded()
         return Pairs(scope, self.energy_per_weight * weight, self.constant)
 
@@ -317,7 +317,7 @@ class Stencil(Factors):
 
 
 def _spans(side: int, step: int, wraps: bool) -> list[tuple[slice, slice]]:
-    """Stretches of an axis, each with the stretch that lies a step further."""
+    """Stretches of an axis, each with the stretch one step further."""
     if not wraps:
         if abs(step) >= side:
             return []

@@ -176,7 +176,7 @@ class Unary(Factors):
         )
 
     def _rows(self) -> NDArray[np.int64]:
-        """Where each factor's log-potentials stand among the numbers."""
+        """Where each factor's log-potentials begin among all parameters."""
         if self.tie is None or self.tie.tied is None:
             alone = self.tie is None or self._numbers.ndim == 2
             return np.arange(len(self), dtype=np.int64) * alone

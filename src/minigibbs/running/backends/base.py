@@ -133,7 +133,7 @@ class Backend(ABC):
     def choose_scan(
         self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool
     ) -> ScanChoice:
-        """The scan of a run where none is asked for.
+        """The scan of a run if none is given.
 
         Parameters
         ----------
@@ -263,5 +263,5 @@ def _are_counts(array: NDArray[np.int64], most: int) -> bool:
 
 
 def _streams_move(words: NDArray[Any]) -> bool:
-    """Whether no generator is all zeros, where it would stand still."""
+    """Whether no generator is all zeros: its state would never change."""
     return bool(words.any(axis=-1).all())

@@ -162,7 +162,7 @@ class CpuGroup(Group):
         self._make_room()
 
     def _make_room(self) -> None:
-        """Have room for what is observed in `length` updates."""
+        """Reserve space for what is observed in `length` updates."""
         for records in (self.observer, self.levels):
             records.make_room(self.length // self.plan.thin)
 

@@ -134,7 +134,7 @@ def _update(kind, lanes):
         entry, step = np.uint64(block.entry + lane), np.uint64(block.count)
         left = block.degree
         weights, values = cuda.local.array(QUAD, kind), cuda.local.array(QUAD, np.uint32)
-        while left >= QUAD:  # what is far away is asked for together
+        while left >= QUAD:  # distant values are loaded together
             for q in range(QUAD):
                 weights[q] = data.weight[entry]
                 values[q] = x[np.uint64(data.target[entry]), w]

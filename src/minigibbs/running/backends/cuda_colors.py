@@ -156,7 +156,7 @@ class CudaColors(CudaGroup):
         }
 
     def _evaluations(self, draws: int) -> int:
-        """How many factors were looked at, besides so many that were drawn."""
+        """The number of evaluated factors, without those that were drawn."""
         return self._sweep * self.chains * len(self.data.target)
 
     def _changes(self, noted: int) -> int:

@@ -149,7 +149,7 @@ class CudaSmall(CudaColors):
 
 
 def site_cells(data: SmallColors, most: int) -> NDArray[np.int64]:
-    """Where the tables of every place stand: [place, (other place, its value, own value)]."""
+    """Where the tables of every place begin: [place, (other place, its value, own value)]."""
     sites, values = len(data.variable), np.arange(most)
     cells = np.full((sites, sites, most, most), len(data.table) - 1)  # which is 0
     owner = np.repeat(np.arange(sites), sites - 1)  # of single places the entries stand in order

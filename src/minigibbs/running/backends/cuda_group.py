@@ -648,7 +648,7 @@ def collect_rows(
 
 
 def count_states(plan: Plan, states: NDArray[Any]) -> NDArray[np.int64]:
-    """How often each value stands in the states [chain, variable], by row of chains."""
+    """How often each value occurs in the states [chain, variable], by row of chains."""
     ends, first = row_ends(plan), plan.graph.first
     return np.stack(
         [

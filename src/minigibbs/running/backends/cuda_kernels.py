@@ -1,6 +1,6 @@
 """Chains on a GPU: one thread a chain, by the very functions that run on the CPU.
 
-Chains lie side by side: the last axis of every array is the chain, so that the threads of a warp,
+The last axis of every array is the chain, so that the threads of a warp,
 which visit the same variable at the same time, read neighboring bytes of the state and the same
 bytes of the model. The order of the visits is written down beforehand, once for all chains.
 

@@ -275,7 +275,7 @@ def grow_clusters(
     """Houdayer moves between two ladders at every level; a block per group of ladders and level.
 
     The clusters of 32 pairs of ladders grow from a random place each, along pairs, where the two
-    differ. They are the same whatever the order in which threads let them grow. Place raster[v] has
+    differ. They do not depend on the order of threads. Place raster[v] has
     number v here, rank[place] is its number, and `neighbors` are numbers.
     """
     number, thread, places = cuda.blockIdx.x, cuda.threadIdx.x, len(raster)

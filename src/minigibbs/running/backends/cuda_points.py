@@ -132,17 +132,17 @@ class Room(NamedTuple):
     sums: Any  # [a few segments] of their counts
     seen: Any  # [segment, value] pairs kept at their maximum; in the upper half those kept anyway
     held: Any  # those whose values are not known yet: update, for which it waits, group, if anyway
-    holding: Any  # how many there are, or would be if there were room
+    holding: Any  # how many there are, or would be with enough space
     needs: Any  # [update] for which of the chunk's updates it waits, a bit each
     fresh: Any  # [update] the new values
     done: Any  # whose values are known, a bit each; and how many were chosen
     open: Any  # proposals that packed words leave open
-    opened: Any  # how many there are, or would be if there were room
+    opened: Any  # how many there are, or would be with enough space
     near: Any  # the chain's values, a few bits each
 
 
 class Who(NamedTuple):
-    """Whose random bits are asked for."""
+    """The owner of the random bits."""
 
     seed0: Any
     seed1: Any

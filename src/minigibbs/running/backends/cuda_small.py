@@ -31,7 +31,7 @@ QUAD = 4
 _STEP_BITS = (QUAD * WALKING).bit_length() - 1  # of a power of 2
 REGISTERS = 80  # of a thread that walks
 CHAINS = 128  # of a block that shares a site's tables
-_TOGETHER = 4  # heavy neighbors whose values are asked for together
+_TOGETHER = 4  # exactly evaluated neighbors that are loaded together
 
 _LOG_2 = math.log(2.0)
 _ZERO = np.float32(0.0)
@@ -154,7 +154,7 @@ def _add_heavy(whole):
         left, count = block.degree, np.uint64(block.count)
         near = cuda.local.array(most, np.uint32)
         more = cuda.local.array(most, np.float32)
-        while left >= most:  # what is far away is asked for together
+        while left >= most:  # distant values are loaded together
             for k in range(most):
                 more[k] = weight[entry]
                 near[k] = read(flat, words, row, np.uint64(target[entry]), quad, live)

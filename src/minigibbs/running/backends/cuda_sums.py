@@ -83,7 +83,7 @@ def count_words(
                 place = np.int64(terms[np.uint64(spots[j])])
                 sign = place >> 63
                 spots[j], flips[j] = place ^ sign, np.uint32(sign)
-        for j in range(EIGHT):  # what is far away is asked for together
+        for j in range(EIGHT):  # distant values are loaded together
             near[j] = snapshot[np.uint64(spots[j] * words + w)]
         for j in range(EIGHT):
             near[j] = np.uint32(near[j] ^ flips[j]) if k + j * rows < end else _NONE

@@ -119,7 +119,7 @@ class LockstepGroup(Group):
         """There is nothing to set: tiles carry their states alone."""
 
     def states(self) -> NDArray[Any]:
-        """The states of the chains that were asked for: [chain, variable]."""
+        """The states of the requested chains: [chain, variable]."""
         return self.tile.states()[: self.chains]
 
     def load(self, states: NDArray[Any]) -> None:
@@ -203,7 +203,7 @@ class LockstepGroup(Group):
         self._swept += sweeps
 
     def _keep(self, records: slice, visits: int) -> None:
-        """Keep what was asked for."""
+        """Keep what is recorded."""
         rows, plan = self._rows, self.plan
         moving = plan.graph.free > 0
         states = np.empty((self.tile.chains, 0), plan.graph.state_type)  # where none are needed
@@ -248,7 +248,7 @@ class LockstepGroup(Group):
         return counts
 
     def state(self) -> State:
-        """Copies of what lies in the tile."""
+        """Copies of the tile's contents."""
         return {
             "x": self.tile.states(),
             "stream": np.ones(4, np.uint64),  # none is needed
@@ -314,7 +314,7 @@ def _shapes(plan: Plan, chains: int) -> dict[str, tuple[tuple[int, ...], Any]]:
 
 
 def collect_lockstep(plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
-    """A row for each chain that was asked for: the last group may have more."""
+    """One row per requested chain. The last group may have more chains."""
     shapes = _shapes(plan, len(state["x"]))
     none = {name: np.empty((0, *shape), kind) for name, (shape, kind) in shapes.items()}
     chains = min(len(state["x"]), plan.chains - int(state["first"][0]))

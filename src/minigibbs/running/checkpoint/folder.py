@@ -105,7 +105,7 @@ class Checkpoint:
     def _begin(self, plan: Plan, request: dict[str, Any]) -> None:
         if self._generations():
             raise SampleError(
-                f"{self.folder} holds a run already: mg.resume({str(self.folder)!r}) goes on with "
+                f"{self.folder} holds a run already: mg.resume({str(self.folder)!r}) continues "
                 "it; remove the folder to start anew"
             )
         self._sweep()
@@ -114,7 +114,7 @@ class Checkpoint:
         self._write_request()
 
     def _write_request(self) -> None:
-        """Write the model, and what was asked for."""
+        """Write the model and the request."""
         assert self._plan is not None
         encoded, arrays = self._plan.encode()
         native.write(self._plan.graph, self.folder / _MODEL)
@@ -144,7 +144,7 @@ class Checkpoint:
             return cls(folder, locked=False)
 
     def read_plan(self) -> tuple[Plan, dict[str, Any]]:
-        """The plan as it was at the beginning, and what else was asked for."""
+        """The plan as it was at the beginning, and the rest of the request."""
         path, model = self.folder / _RUN, self.folder / _MODEL
         if not model.is_file():
             raise FormatError(f"{model}: it is missing; a run cannot continue without its model")

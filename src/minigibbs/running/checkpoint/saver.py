@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EVERY = 30.0  # seconds
 SHARE = 100.0  # at the default interval, writing takes at most 1/100 of the time
 
-# What else is kept: a header and arrays, asked for at each write.
+# What else is kept: a header and arrays, requested at each write.
 Describe = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
 
 

@@ -189,7 +189,7 @@ _LINKS, _ALIVE, _MEMBERS = range(3)
 
 @entry
 def _gather(model, evidence, place, keys):
-    """Count each row's neighbors, or write down both ends, as one number, if there is room."""
+    """Count each row's neighbors, or write down both ends, as one number, if they fit."""
     count, filling = len(model.rows), len(keys) > 0
     for i in range(count):
         row = model.rows[i]

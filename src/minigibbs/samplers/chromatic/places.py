@@ -30,7 +30,7 @@ PLACE_BLOCK = np.dtype(
 
 
 class Places(NamedTuple):
-    """Which variable stands where."""
+    """The variable at each place."""
 
     variable: NDArray[np.int32]  # [m] at each place
     place: NDArray[np.int32]  # [n] of each variable; -1 where it is clamped

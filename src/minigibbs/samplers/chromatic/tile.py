@@ -82,7 +82,7 @@ Spread = Callable[["Tile", int, int, bool], None]  # makes sweeps instead of a t
 class Tile(ABC):
     """Some chains, from number `first` on, at their first states [chain, variable]."""
 
-    spins: ClassVar[bool] = False  # whether sums over them can be counted as they lie
+    spins: ClassVar[bool] = False  # whether sums over them can be counted without copies
 
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int

@@ -49,7 +49,7 @@ class ImplicitSplit:
     theta: float
     tail: float  # L_T where it is largest
     draws: float  # in an update, expected, averaged over the variables
-    least: float = math.inf  # the least |weight| that is heavy
+    least: float = math.inf  # the least |weight| that is evaluated exactly
     heavy: int = 0  # pairs of a variable that are evaluated, at most
     exact: float = 0.0  # the energy of what is evaluated
     kept: float = 1.0  # the share of draws that are no phantoms: the rest thins away

@@ -173,7 +173,7 @@ class Kernel(Implicit):
             around = np.zeros(sides)
             around[np.ix_(*places)] = self.table()
         spectrum = rfftn(around).real  # an even function has a real transform
-        spectrum[..., 1 : (sides[-1] + 1) // 2] *= 2.0  # these waves stand for their mirror images
+        spectrum[..., 1 : (sides[-1] + 1) // 2] *= 2.0  # these waves include their mirror images
         return 0.5 / math.prod(sides) * spectrum.ravel(), sides
 
     def arrays(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class UnstoredError(Exception):
 
 
 class StoredKernels:
-    """The compiled versions of one kernel on disk; stands in for the cache of a dispatcher.
+    """The compiled versions of one kernel on disk; replaces the cache of a dispatcher.
 
     Damaged files and full disks cost time and nothing else: a kernel that cannot be read is
     compiled, and one that cannot be written is compiled again in the next process. Kernels that
@@ -84,7 +84,7 @@ class StoredKernels:
         if path is None:
             return
         StoredKernels.compiled += 1
-        with suppress(Exception):  # what cannot be pickled, no room, a folder that is read-only
+        with suppress(Exception):  # what cannot be pickled, a full disk, a read-only folder
             payload = pickle.dumps(kernel._reduce_states())
             data = sealed(pickle.dumps((version, payload)))
             path.parent.mkdir(parents=True, exist_ok=True)
