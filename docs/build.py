@@ -282,7 +282,7 @@ MEMBERS = {
 # Classes that users get back, with the members that are hooks for contributors.
 RESULTS: dict[str, list[str]] = {
     "Answer": ["shares", "known", "clamped", "model", "expected", "rows", "log_z_text", "load"],
-    "Answers": ["flat"],
+    "Answers": ["flat", "columns", "rows"],
     "Maximum": [],
     "Run": [
         *("shares", "known_marginals", "judged", "early_counts", "early_visits", "observed"),

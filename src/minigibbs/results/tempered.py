@@ -581,5 +581,4 @@ def _between_overlaps(variables: int, low: float) -> NDArray[np.float64]:
     count = -(-possible // each)
     ends = np.arange(count + 1) * each - (count * each - possible) // 2
     spacing = (1.0 - low) / variables
-    edges: NDArray[np.float64] = low + (np.clip(ends, 0, possible) - 0.5) * spacing
-    return edges
+    return np.asarray(low + (np.clip(ends, 0, possible) - 0.5) * spacing, dtype=np.float64)
