@@ -5,6 +5,7 @@ import sys
 
 BENCHMARKS = [
     "foundation",
+    "first_calls",
     "coverage",
     "defaults",
     "samplers",

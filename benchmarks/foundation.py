@@ -1,4 +1,4 @@
-"""Packing, plain Gibbs against a hand-written loop, start-up times, memory."""
+"""Packing, plain Gibbs against a hand-written loop, memory. First calls: `first_calls`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 
 import numba
@@ -20,8 +19,7 @@ PAIRS = 10_000_000
 
 
 def main() -> None:
-    report = Report("foundation", "Foundation: packing, plain Gibbs, start-up, memory")
-    start_up(report)
+    report = Report("foundation", "Core: packing, plain Gibbs, memory")
     packing(report)
     gibbs(report)
     lattice(report)
@@ -103,33 +101,6 @@ def gibbs(report: Report) -> None:
     report.add("  over a hand-written fused loop", f"{ratio:.2f}x", "at most 1.5x", ratio <= 1.5)
     ratio = best["textbook"] / best["plain"]
     report.add("  textbook form over it", f"{ratio:.1f}x", "at least 4x", ratio >= 4)
-
-
-def start_up(report: Report) -> None:
-    script = (
-        "import time; t = time.perf_counter(); import minigibbs; print(time.perf_counter() - t)"
-    )
-    seconds = float(np.median([float(_python(script)) for _ in range(5)]))
-    report.add("import minigibbs", f"{seconds:.3f} s", "under 0.5 s", seconds < 0.5)
-    script = """
-import time; begun = time.perf_counter()
-import minigibbs as mg
-mg.sample(mg.models.potts_rbf(), updates=1000, progress=False)
-print(time.perf_counter() - begun)
-"""
-    colds, warms = [], []
-    for _ in range(7):
-        with tempfile.TemporaryDirectory() as cache:
-            colds.append(float(_python(script, NUMBA_CACHE_DIR=cache)))
-            warms.append(float(_python(script, NUMBA_CACHE_DIR=cache)))
-    for name, times, bar in (("cold", colds, 5), ("warm", warms, 2)):
-        median = float(np.median(times))
-        report.add(
-            f"import and first sample, {name} cache, median of 7",
-            f"{median:.2f} s ({min(times):.2f} to {max(times):.2f})",
-            f"under {bar} s",
-            median < bar,
-        )
 
 
 def lattice(report: Report) -> None:

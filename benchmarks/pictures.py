@@ -126,8 +126,8 @@ CHARTS: dict[str, tuple[Callable[[Table], list[Bar]], str, str]] = {
     ),
     "split": (
         split,
-        "The split chosen by default, beside the best one found",
-        "time per effective sample, in units of that of the best split (less is better)",
+        "The default split and the best one found",
+        "time per effective sample, relative to the best split (less is better)",
     ),
     "samplers": (samplers, "Time per update of the paper's samplers", NANOSECONDS),
     "clusters": (

@@ -21,6 +21,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "coverage": ("results", "inference", "learning", *SAMPLING),
     "elimination": ("exact",),
     "exact": ("exact", "inference"),
+    "first_calls": ("graph", "system", "results", "inference", "learning", "cli", *SAMPLING),
     "foundation": ("graph", "system", "results", *SAMPLING),
     "gpu_learning": ("learning", *SAMPLING),
     "imputation": ("interop/sklearn", "structure", "learning", *SAMPLING),

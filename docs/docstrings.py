@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
@@ -10,6 +11,8 @@ import griffe
 import minigibbs
 
 NAME = re.compile(r"(?<!\[)`(mg\.(\w+)[^`\n]*)`(?!\])")
+TYPED = re.compile(r"\s*\w+ : ")  # `array-like` would be read as a difference
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 FIELD = re.compile(r"^    [a-z]\w*: .*?  # (.*)$")
 
 
@@ -20,6 +23,15 @@ class Docstrings(griffe.Extension):
         """Called for every module, class and function as it is read."""
         if obj.docstring is not None:
             obj.docstring.value = escaped(obj.docstring.value)
+
+    def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
+        """Called for every function: a default that is a named constant is shown by its value."""
+        for parameter in func.parameters:
+            name = str(parameter.default)
+            if CONSTANT.fullmatch(name):
+                value = getattr(importlib.import_module(func.module.path), name, None)
+                if isinstance(value, str | int | float | tuple):
+                    parameter.default = repr(value)
 
     def on_attribute(self, *, attr: griffe.Attribute, **kwargs: Any) -> None:
         """Called for every field and property."""
@@ -43,6 +55,8 @@ def escaped(doc: str) -> str:
         if (begins or ends) and not section:
             out.append("```pycon" if begins else "```")
         example = (example or begins) and not ends
+        if TYPED.match(line):
+            line = line.replace("array-like", "array_like")
         out.append(line if example else _escaped_line(line))
     return "\n".join(out[:-1])
 

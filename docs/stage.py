@@ -37,6 +37,7 @@ OUTSIDE = ["CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md
 OUTSIDE += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / RESULTS).iterdir())
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 TABLE = re.compile(r"^<!-- table: (\w+)(?:, (.+?))? -->$", re.MULTILINE)
+PEERS = re.compile(r"^<!-- peers: (\w+) -->$", re.MULTILINE)
 FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<![\\\w$`])\$(?=\S)([^$`\n]+?)(?<=\S)\$(?![\w$`])", re.DOTALL
@@ -101,7 +102,7 @@ def configuration() -> dict[str, Any]:
 
 def finished(markdown: str, uri: str) -> str:
     """A page as the site has it: tables put in, links turned, formulas set."""
-    parts = FENCE.split(TABLE.sub(_table, markdown))
+    parts = FENCE.split(PEERS.sub(_peers, TABLE.sub(_table, markdown)))
     parts[::2] = [_formulas(_names(_links(part, uri))) for part in parts[::2]]
     return "".join(parts)
 
@@ -172,15 +173,45 @@ def _names(markdown: str) -> str:
     return "\n".join(line if line.startswith("#") else linked(line) for line in lines)
 
 
+def _rows(name: str) -> list[list[str]]:
+    """The rows of a table of benchmarks, its heads first. Rows of peers keep their indentation."""
+    text = (ROOT / RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    return [line[2:].strip("|").split(" | ") for line in text.split("\n") if line.startswith("| ")]
+
+
+def _markdown(rows: list[list[str]], name: str) -> str:
+    """A table in Markdown, and when it was measured."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    table = "\n".join("| " + " | ".join(cell.strip() for cell in row) + " |" for row in lines)
+    text = (ROOT / RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    date, version = re.search(r"^(\d{4}-\d\d-\d\d), .*(minigibbs [\w.]+\w)", text, re.M).groups()
+    return f"{table}\n\n*Measured on {date} with {version}.*"
+
+
 def _table(found: re.Match[str]) -> str:
     """Rows of a table of benchmarks."""
-    text = (ROOT / RESULTS / f"{found[1]}.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in text.split("\n") if line.startswith("| ")]
-    wanted = [row for row in rows[1:] if re.search(found[2] or "", row[0])]
+    heads, *rows = _rows(found[1])
+    wanted = [row for row in rows if re.search(found[2] or "", row[0].strip())]
     if not wanted:
         raise ValueError(f"{found[1]}.md has no row that matches {found[2]!r}")
-    lines = ["| what | measured |", "|---|---|"]
-    return "\n".join(lines + [f"| {row[0].strip()} | {row[1].strip()} |" for row in wanted])
+    return _markdown([heads, *wanted], found[1])
+
+
+def _peers(found: re.Match[str]) -> str:
+    """A table of benchmarks as model, library, time, ratio: its rows belong to the model above."""
+    model, lines = "", [["model", "library", "time per update", "times ours"]]
+    for what, measured in _rows(found[1])[1:]:
+        name, _, rest = what.strip().partition(", and how many times ours")
+        times = re.fullmatch(r"([\d.]+ ns), ([\d.]+)", measured.strip())
+        if rest == "" and times and what != what.lstrip():
+            library = {"systematic": "minigibbs, systematic scan", "dwave": "dwave-samplers"}
+            lines.append([model, library.get(name, name), times[1], times[2]])
+        elif ":" in what and re.fullmatch(r"[\d.]+ ns", measured.strip()):
+            model = what.strip().rpartition(":")[0]
+            lines.append([model, "**minigibbs**", measured, "1"])
+    if len(lines) < 3:
+        raise ValueError(f"{found[1]}.md has no rows of peers")
+    return _markdown(lines, found[1])
 
 
 if __name__ == "__main__":

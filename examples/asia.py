@@ -56,6 +56,8 @@ for column, name in enumerate(shown):
     axes.bar_label(bars, fmt="%.2f", padding=3)
 axes.set_yticks(range(len(cases)), cases)
 axes.invert_yaxis()
-axes.set(xlabel="probability", xlim=(0, 1), title="The chest clinic: exact answers, zeros and all")
+axes.set(
+    xlabel="probability", xlim=(0, 1), title="The chest clinic: exact answers with hard constraints"
+)
 axes.legend(frameon=False)
 figure.savefig("asia.png", dpi=120)

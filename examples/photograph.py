@@ -45,12 +45,14 @@ graph = mg.models.dense_crf(
     bilateral_compat=2.7,
 )
 pairs = len(graph) * (len(graph) - 1) // 2
-run = mg.sample(graph, sweeps=200, warmup=50, chains=4, seed=1, progress=False)
+run = mg.sample(graph, sweeps=6_000, warmup=1_000, chains=4, seed=1, progress=False)
 person = run.marginals[:, 1].reshape(height, width)
-doubt = np.minimum(person, 1 - person)
-print(f"{len(graph):,} pixels, {pairs:,} pairs, {run.info.seconds:.0f} s")
-print(f"person: {np.mean(person > 0.5):.1%} of the pixels; in doubt: {np.mean(doubt > 0.05):.1%}")
-print(run.summary())
+uncertainty = np.minimum(person, 1 - person)
+summary = run.summary()
+print(f"{len(graph):,} pixels, {pairs:,} pairs")
+uncertain = np.mean(uncertainty > 0.05)
+print(f"person: {np.mean(person > 0.5):.1%} of the pixels; uncertain: {uncertain:.1%}")
+print(f"largest R-hat {summary.value_rhat:.3f}, {len(summary.warnings)} warnings")
 
 # %% The picture
 figure, axes = plt.subplots(1, 4, figsize=(12, 3.9), layout="constrained")
@@ -62,8 +64,8 @@ for rows, columns, label in strokes:
     axes[0].add_patch(plt.Rectangle(corner, *size, fill=False, edgecolor=color, linewidth=2))
 axes[1].imshow(np.where((person > 0.5)[..., None], image / 255, 1.0))
 axes[2].imshow(person, cmap="gray", vmin=0, vmax=1)
-axes[3].imshow(doubt, cmap="magma", vmin=0, vmax=0.5)
-titles = ["photograph and strokes", "more likely person", "probability of person", "doubt"]
+axes[3].imshow(uncertainty, cmap="magma", vmin=0, vmax=0.5)
+titles = ["photograph and strokes", "more likely person", "probability of person", "uncertainty"]
 for panel, title in zip(axes, titles, strict=True):
     panel.set_title(title)
     panel.axis("off")

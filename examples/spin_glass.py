@@ -43,12 +43,17 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained"
 bins = np.linspace(-1, 1, 41)
 left.hist(frozen.ravel(), bins, density=True, color="tab:red", alpha=0.6, label="Gibbs: frozen")
 left.hist(tempered.ravel(), bins, density=True, color="tab:blue", alpha=0.6, label="tempering")
-left.set(xlabel="overlap q of two copies", ylabel="density", title="The law of the overlap")
+left.set(
+    xlabel="overlap q of two copies", ylabel="density", title="The distribution of the overlap"
+)
 left.legend(frameon=False)
 right.plot(frozen[0], color="tab:red", label="Gibbs")
 right.plot(tempered[0], color="tab:blue", alpha=0.6, linewidth=0.7, label="tempering")
 right.set(
-    xlabel="record", ylabel="overlap of chains 0 and 1", title="On the way", ylim=(-1.05, 1.05)
+    xlabel="record",
+    ylabel="overlap of chains 0 and 1",
+    title="Overlap during the run",
+    ylim=(-1.05, 1.05),
 )
 right.legend(frameon=False)
 figure.savefig("spin_glass.png", dpi=120)

@@ -89,12 +89,12 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.6), layout="constraine
 left.imshow((run.draws[..., None] == run.draws[..., None, :]).mean(axis=(0, 1)), cmap="Blues")
 for corner, size in zip(*np.unique(truth, return_index=True, return_counts=True)[1:], strict=True):
     left.add_patch(plt.Rectangle((corner - 0.5, corner - 0.5), size, size, fill=False))
-doubt = np.flatnonzero(abs(p - 0.5) < 0.48)
-left.plot(j[doubt], i[doubt], "o", markerfacecolor="none", color="tab:orange")
-left.set(title="Records of one person? Squares: the truth; circles: doubts", xlabel="record")
-shown = doubt[np.unique(p[doubt].round(2), return_index=True)[1]]
+unsure = np.flatnonzero(abs(p - 0.5) < 0.48)
+left.plot(j[unsure], i[unsure], "o", markerfacecolor="none", color="tab:orange")
+left.set(title="Records of one person? Squares: the truth; circles: uncertain", xlabel="record")
+shown = unsure[np.unique(p[unsure].round(2), return_index=True)[1]]
 lines = ["\n".join(", ".join(w or "?" for w in records[r]) for r in pair) for pair in np.c_[i, j]]
 right.barh(range(len(shown)), p[shown], color=np.where(t[shown], "tab:green", "tab:red"))
 right.set_yticks(range(len(shown)), [lines[k] for k in shown], fontsize=8)
-right.set(xlim=(0, 1), xlabel="probability", title="Doubts (green: one person; red: two)")
+right.set(xlim=(0, 1), xlabel="probability", title="Uncertain pairs (green: one person; red: two)")
 figure.savefig("who_is_who.png", dpi=120)

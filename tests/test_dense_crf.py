@@ -133,7 +133,7 @@ def test_probabilities_are_costs_of_their_logarithms():
 def test_an_image_scaled_to_one_is_reported():
     image = np.random.default_rng(0).random((3, 4, 3))
     costs = np.zeros((2, 12))
-    with pytest.warns(UserWarning, match="lie between 0 and 1, so that srgb=13.0 ignores them"):
+    with pytest.warns(UserWarning, match="are between 0 and 1, so that srgb=13.0 ignores them"):
         mg.models.dense_crf(image, costs=costs)
     mg.models.dense_crf(255 * image, costs=costs)  # warnings are errors here
     mg.models.dense_crf(image, costs=costs, srgb=13 / 255)

@@ -531,7 +531,7 @@ def dense_crf(
     low, high = pixels.min(), pixels.max()
     if bilateral_compat and 0 <= low < high <= 1 < color_widths.min():
         warnings.warn(
-            f"dense_crf: the colors of the image lie between 0 and 1, so that srgb={srgb} ignores "
+            f"dense_crf: the colors of the image are between 0 and 1, so that srgb={srgb} ignores "
             "them; give 255 * image, or divide srgb by 255",
             stacklevel=3,
         )

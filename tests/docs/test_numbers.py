@@ -26,6 +26,8 @@ QUOTES = [
     ("docs/comparison.md", "845 ns at 4,096", "flagship", r"24\.0x \(845 ns\)"),
     ("docs/comparison.md", "21 ns and 35 ns", "flagship", r"n = 400 \| 21 ns"),
     ("docs/comparison.md", "137 microseconds", "flagship", r"3376\.1x \(136888 ns\)"),
+    ("docs/comparison.md", "10.7 ns in THRML", "sparse", r"thrml[^|]* \| 10\.7 ns"),
+    ("docs/comparison.md", "3.30 ns here on one", "sparse", r"300 x 300: an update \| 3\.30 ns"),
     ("docs/comparison.md", "41 nanoseconds", "flagship", r"D = 10 \| 41 ns"),
 ]
 

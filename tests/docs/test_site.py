@@ -82,4 +82,8 @@ def test_site_builds_and_is_whole(tmp_path):
     tables = (tmp_path / "fast" / "index.html").read_text()
     assert "<!-- table" not in tables
     assert "ns/update" in tables
+    assert "<strong>minigibbs</strong>" in tables  # our rows among those of peers
+    shown = re.findall(r"Measured on \d{4}-\d\d-\d\d with minigibbs \d", tables)
+    assert len(shown) == tables.count("<table>")  # every number has a date and a version
+    assert not re.search(r"=(<[^>]+>)*(DISPERSED|DEFAULT_RECORD)", reference)  # but their values
     check_search(tmp_path / "search" / "search_index.json")

@@ -257,7 +257,7 @@ def test_a_kernel_of_ones_own_keeps_the_law(kind):
         (lambda: mg.Points(cloud(3, 1), norms="mean"), '"sums", numbers or None'),
         (lambda: mg.Points(cloud(3, 1), norms=[1.0, 2.0]), "one for each of 3"),
         (lambda: mg.Points(cloud(3, 1), norms=[1.0, 0.0, 2.0]), "got 0.0 of point 1"),
-        (lambda: mg.Points(cloud(3, 1), "power", exponent=0), "exponent must lie above 0"),
+        (lambda: mg.Points(cloud(3, 1), "power", exponent=0), "exponent must be above 0"),
         (lambda: mg.PointKernel(lambda a, b: 1.0, hat_bound), "compiled with numba.njit"),
         (
             lambda: mg.Points(cloud(50, 2, spread=0.2), mg.PointKernel(hat, low_bound)),

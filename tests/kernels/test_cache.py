@@ -1,6 +1,9 @@
 """Compiled code on disk: damage and full disks cost only time."""
 
 import errno
+import os
+import subprocess
+import sys
 
 import numba
 import pytest
@@ -67,3 +70,25 @@ def test_damage_that_cannot_be_removed_costs_the_cache_alone(folder):
 def test_a_cache_that_cannot_be_made_is_done_without(monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", "/proc/nowhere")
     assert doubling()(3) == 6
+
+
+def test_compiled_code_is_loaded_without_the_compiler(tmp_path):
+    """Numba's functions and `scipy.linalg` take as long to import as all else in a process."""
+    script = """
+import sys
+import minigibbs as mg
+mg.models.ising_lattice(4, 0.2).packed
+print([name for name in ("numba.np.arraymath", "scipy.linalg") if name in sys.modules])
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    assert printed == ["['numba.np.arraymath', 'scipy.linalg']", "[]"]

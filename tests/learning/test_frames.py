@@ -190,7 +190,7 @@ def coins(rule):
         ),
         (
             lambda: coins(mg.Rule({"a": ["a"], "w": np.array([np.nan])}, ["a"], weight="w")),
-            r"row 0: expected what a weight stands for, got a missing cell",
+            r"row 0: expected what a weight means, got a missing cell",
         ),
     ],
 )
@@ -250,7 +250,7 @@ def test_a_missing_cell_is_neither_observed_nor_a_value(cell):
     weights = np.array(["k", cell], dtype=object)
     pairs = {"one": ["a", "b"], "two": ["b", "c"], "why": weights}
     rule = mg.Rule(pairs, ["one", "two"], same=True, weight="why")
-    with pytest.raises(mg.GraphError, match="row 1: expected what a weight stands for"):
+    with pytest.raises(mg.GraphError, match="row 1: expected what a weight means"):
         mg.from_frames(CELLS, [rule])
 
 

@@ -445,7 +445,7 @@ def test_a_checkpoint_whose_data_are_gone_or_anothers_is_refused(tmp_path):
     theirs.replace(ours)
     with pytest.raises(mg.FormatError, match="belongs to another checkpoint"):
         mg.resume_learning(a, progress=False)
-    with pytest.raises(mg.FormatError, match=r"data are gone: expected b\.mgl\..*moved together"):
+    with pytest.raises(mg.FormatError, match=r"data are missing: expected b\.mgl\..*move both"):
         mg.resume_learning(b, progress=False)
 
 

@@ -328,3 +328,17 @@ def test_damaged_records_are_refused(tmp_path):
     header, arrays = tempered.encode_temperatures(found)
     with pytest.raises(ValueError, match="twins must be int"):
         tempered.decode_temperatures(header | {"twins": True}, arrays)
+
+
+@pytest.mark.parametrize("variables", [9, 49, 50, 64, 100, 512, 1000])
+@pytest.mark.parametrize("low", [-1.0, 0.0])
+def test_bins_of_overlaps_hold_as_many_possible_ones_each(variables, low):
+    """Before: 50 equal bins of 64 spins held one or two overlaps each, and P(q) oscillated."""
+    edges = tempered._between_overlaps(variables, low)
+    possible = np.linspace(low, 1.0, variables + 1)
+    held = np.histogram(possible, edges)[0]
+    assert held.sum() == variables + 1
+    assert len(held) <= 50
+    assert len(set(held[1:-1])) == 1
+    assert abs(held[0] - held[-1]) <= 1
+    assert max(held[0], held[-1]) <= held[1]

@@ -232,9 +232,9 @@ def test_many_spins_for_ten_sweeps_are_merely_short():
 @pytest.mark.parametrize("level", [2.0, 1.0, 0.0, -0.5, math.nan, math.inf, True, "0.9"])
 def test_levels_of_intervals_are_probabilities(level):
     run = mg.sample(mg.FactorGraph([2], []), sweeps=20, seed=1, progress=False, observe="energy")
-    with pytest.raises(mg.SampleError, match=r"level must (lie between 0 and 1|be a number)"):
+    with pytest.raises(mg.SampleError, match=r"level must (be between 0 and 1|be a number)"):
         run.interval(0, level)
-    with pytest.raises(mg.SampleError, match=r"level must (lie between 0 and 1|be a number)"):
+    with pytest.raises(mg.SampleError, match=r"level must (be between 0 and 1|be a number)"):
         run.observables["energy"].interval(level)
 
 

@@ -296,7 +296,7 @@ def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(executors.native, "write", full)
-    with pytest.raises(mg.SampleError, match=r"No space left.*make room in .*TMPDIR"):
+    with pytest.raises(mg.SampleError, match=r"No space left.*free space in .*TMPDIR"):
         sample(ZOO["mixed"], **OPTIONS, executor=Elsewhere())
     assert os.listdir(tmp_path) == []
 

@@ -84,7 +84,7 @@ def test_classes_that_results_hold_are_checked():
     run = mg.sample(graph, mg.Tempering(levels=3), sweeps=40, seed=1, progress=False)
     with pytest.raises(SampleError, match="level must be a number, got"):
         run.ladder.log_z_interval(level="most")
-    with pytest.raises(SampleError, match="level must lie between 0 and 1"):
+    with pytest.raises(SampleError, match="level must be between 0 and 1"):
         run.ladder.log_z_interval(level=2.0)
 
 

@@ -22,7 +22,7 @@ def test_the_level_of_an_interval_is_a_probability(run, level):
         lambda: run.observables["m"].interval(level),
         lambda: run.observables["m"].estimate.interval(level),
     ):
-        with pytest.raises(mg.SampleError, match=r"level must (lie between 0 and 1|be a number)"):
+        with pytest.raises(mg.SampleError, match=r"level must (be between 0 and 1|be a number)"):
             interval()
 
 

@@ -352,7 +352,7 @@ class EliminationTree:
         """Reserve what the two passes need, or `TooLargeError` if that much is not left."""
         if self.card is not None:
             return nullcontext()
-        what = "an exact answer for this graph, beside other work under way,"
+        what = "an exact answer for this graph, in addition to other work under way,"
         return machine.reserved(self.size, what, "wait for the other work, or sample the graph")
 
     @property

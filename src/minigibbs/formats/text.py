@@ -194,7 +194,7 @@ def _unxz(stream: IO[bytes]) -> Iterator[bytes]:
             raise EOFError("it ends before its end-of-stream marker")
         yield decoder.decompress(data, _BLOCK)
     if decoder.unused_data or stream.read(1):
-        raise lzma.LZMAError("it goes on after its end-of-stream marker")
+        raise lzma.LZMAError("there are data after its end-of-stream marker")
 
 
 _OPEN = {".gz": _gunzip, ".xz": _unxz}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 from xml.parsers import expat
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -210,4 +210,4 @@ def _written(name: str, path: str | os.PathLike[str]) -> str:
         raise FormatError(
             f"{path}: a name must be printable text without spaces at its ends, got {name!r}"
         )
-    return escape(name)
+    return escape(name, quote=False)

@@ -120,7 +120,7 @@ def _wrong_shape(shape: tuple[int, ...], variables: int, every: bool) -> LearnEr
     if every and len(shape) == 2 and shape[1] != variables:
         hint = ". Drop columns that are no variables, such as an index"
         if shape[1] < variables:
-            hint = ". Name the variables that the columns stand for with columns=[...]"
+            hint = ". Name the variables of the columns with columns=[...]"
     return LearnError(
         f"data must have at least one row, and one column for each of {variables} variables; got "
         f"shape {shape}{hint}"

@@ -314,9 +314,10 @@ class Frame:
         total = int(self.sizes.sum(dtype=np.int64))
         first = np.append(self.structure.first, total)
         bits = np.empty((total, -(-len(states) // _WORD)), dtype=np.uint64)
-        cuts = np.linspace(0, len(self.sizes), _PIECES + 1).astype(int).tolist()
+        pieces = _PIECES if states.size > _SMALL else 1
+        cuts = np.linspace(0, len(self.sizes), pieces + 1).astype(int).tolist()
         states = np.ascontiguousarray(states)
-        spread(lambda p: mark_values(first, states, cuts[p], cuts[p + 1], bits), _PIECES)
+        spread(lambda p: mark_values(first, states, cuts[p], cuts[p + 1], bits), pieces)
         return bits
 
     def statistics(self, states: NDArray[Any]) -> NDArray[np.float64]:

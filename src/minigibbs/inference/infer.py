@@ -1,4 +1,4 @@
-"""`infer`: marginals and log Z, by whatever gives them best in the time there is."""
+"""`infer`: marginals and log Z, by the method that is best for the time limit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EXACT = 0.6  # share of the time that an exact answer may be predicted to take
 _LOG_Z = 0.5  # share of the time for log Z, where single chains give the marginals
 _WARMUP = 0.15  # share of the time
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
-_CHAINS = 4  # on a CPU, where none are asked for
+_CHAINS = 4  # on a CPU by default
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _CHOOSING = 0.6  # share of the time in which a sampler is chosen, and its temperatures are found
 _BEYOND = 0.5  # seconds, about, that sampling may take where the time was too short for any
@@ -263,7 +263,7 @@ def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
 
 @dataclass(frozen=True)
 class _Call:
-    """What `infer` was asked for, where it samples."""
+    """The arguments of `infer`, where it samples."""
 
     graph: FactorGraph
     error: float
@@ -393,7 +393,7 @@ def _sampled(
 
 
 def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | None:
-    """Return a warning if log Z lies outside its proven bounds: the ladder missed modes.
+    """Return a warning if log Z is outside its proven bounds: the ladder missed modes.
 
     Bounds are computed for graphs of few factors, in a twentieth of the time that was spent.
     """

@@ -80,11 +80,11 @@ def maximize(
     temperatures is kept. At the end no change of a single variable can improve it. This is a
     search: it does not prove that no state is better.
 
-    If a ladder does not fit into the time or the memory, or the graph has very many implicit pairs,
-    the graph is annealed instead: one state per chain, no preparations, and implicit groups
-    evaluated by their rules. It is annealed several times, each time longer. If time is up before
-    each variable was compared with all of its values, `best.local_maximum` is False. `best.method`
-    and `best.reason` say what was chosen and why.
+    If a ladder does not fit into the time or the memory, the graph is annealed instead. Graphs with
+    very many implicit pairs are annealed, too. Annealing has one state per chain and no
+    preparations, and evaluates implicit groups by their rules. It is annealed several times, each
+    time longer. If time is up before each variable was compared with all of its values,
+    `best.local_maximum` is False. `best.method` and `best.reason` say what was chosen and why.
 
     Parameters
     ----------

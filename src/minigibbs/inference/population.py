@@ -46,7 +46,7 @@ POPULATIONS = 4  # that are annealed, where no number of chains is given
 _FIRST, _GROWTH = 1024, 4  # replicas, where none are given, and how they grow
 _TOGETHER = 8  # replicas whose random numbers are drawn together
 _LONGER = 1.5  # times as long as by their number, that more replicas are predicted to take
-_HALVINGS = 40  # of the interval that the next temperature lies in
+_HALVINGS = 40  # of the interval that contains the next temperature
 _COLUMNS = 1 << 23  # numbers of sums over families at a time
 ANNEALED = "annealed"  # how a task ended
 

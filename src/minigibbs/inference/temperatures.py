@@ -41,7 +41,7 @@ def _typical(ranges: NDArray[np.float64], largest: float) -> float:
 
 
 def _ranges(graph: FactorGraph) -> NDArray[np.float64]:
-    """How far each factor's energies lie apart; without those that are all the same, and zeros."""
+    """The range of each factor's energies, without constant factors and zeros."""
     simple, first = simplified(graph), graph.packed.first
     finite = np.isfinite(simple.unary)
     high = np.maximum.reduceat(np.where(finite, simple.unary, -np.inf), first)

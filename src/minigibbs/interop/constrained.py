@@ -440,7 +440,7 @@ class _Builder:
         return FactorGraph(np.array(self.sizes), _groups(tables), self._names(), labels)
 
     def _names(self) -> list[str]:
-        """Names of all variables; those that stand for constraints avoid the model's own."""
+        """Names of all variables; names of constraints differ from the model's own."""
 
         def made(number: int) -> bool:
             place = self.places.get(self.names[number])

@@ -54,8 +54,8 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
     This is a sampler, not an annealer: it does not look for the least energy, and lower energies
     are as frequent as the Boltzmann distribution makes them. (`MiniGibbsAnnealer` looks for it.)
-    Every read is the last state of a chain of its own, `num_sweeps` sweeps from a random start, so
-    reads are independent, and as close to the distribution as the chain has come by then.
+    Every read is the last state of a chain of its own, after `num_sweeps` sweeps from a random
+    start. Reads are independent. They have the correct distribution if the chains have converged.
 
     Examples
     --------

@@ -384,7 +384,7 @@ def _ties(rule: Rule, entries: dict[str, list[Any]], where: str) -> NDArray[np.i
             places[entry] = len(known)
             known.append(entry)
     tied = look_up(places, column)
-    _refuse(tied[:, None] < 0, where, "what a weight stands for", [column])
+    _refuse(tied[:, None] < 0, where, "what a weight means", [column])
     return tied
 
 

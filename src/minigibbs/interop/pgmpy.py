@@ -25,8 +25,9 @@ from minigibbs.system.optional import optional
 def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
     """Convert a pgmpy model to a factor graph, with the names of variables and states.
 
-    Conditional tables and factors become factors. Values that a factor forbids whatever the other
-    variables are get removed from their domains, as in UAI files. Other zeros are hard constraints.
+    Conditional tables and factors become factors. Values that a factor forbids in any state of the
+    other variables are removed from their domains, as in UAI files. Other zeros are hard
+    constraints.
 
     Parameters
     ----------

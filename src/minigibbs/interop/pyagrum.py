@@ -23,8 +23,9 @@ from minigibbs.system.optional import optional
 def from_pyagrum(model: Any, floor: float | None = None) -> FactorGraph:
     """Convert a pyAgrum model to a factor graph, with the names of variables and labels.
 
-    Each conditional table or factor becomes a factor. States that a factor forbids whatever the
-    others do are removed from their domains, as in UAI files; other zeros are hard constraints.
+    Each conditional table or factor becomes a factor. States that a factor forbids in any state of
+    the other variables are removed from their domains, as in UAI files. Other zeros are hard
+    constraints.
 
     Parameters
     ----------

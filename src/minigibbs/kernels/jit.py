@@ -1,4 +1,4 @@
-"""Compilation of all kernels: the options and the disk cache."""
+"""How every kernel is compiled: the options and the disk cache, in one place."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from numba.extending import overload
 
 from minigibbs.system.watch import Compiling
 
-# Two conventions of the innermost loops avoid instructions on GPUs, which limit their speed.
-# `while` replaces `range`, whose bookkeeping the CUDA compiler does not optimize away.
-# `array[np.uint64(k)]` avoids a test at every access whether k is negative.
+# Two habits of the innermost loops, for the sake of GPUs, where instructions are what is scarce:
+# `while` instead of `range`, whose bookkeeping their compiler does not see through, and
+# `array[np.uint64(k)]`, so that it does not ask at every access whether k is negative.
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,41 +34,41 @@ _COMPILED = (
     "observables",
     "running/backends",
     "structure",
-)  # folders with functions that compiled code calls
+)  # folders whose functions compiled code calls
 
-_DIGEST = 32  # bytes of checksum before cached data
+_DIGEST = 32  # bytes of checksum before what is cached
 
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
     "fastmath": set(FAST_MATH),
-    "_nrt": False,  # no allocation, and so no reference counting in the inner loops
+    "_nrt": False,  # no allocation, and so no counting of references in the inner loops
 }
 
 
 def kernel(function: F) -> F:
     """Compile a function that other compiled functions call, on the CPU or in a CUDA kernel.
 
-    It has no Python entry point: unpacking a model's arrays from Python takes longer to compile
-    than most kernels. It is not cached on disk either, because its callers are, including all
-    functions that they call.
+    It has no Python entry: unpacking a model's arrays from Python costs more to compile than
+    most kernels do. Nor is it kept on disk: what calls it is, with all that it calls.
     """
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 
 def inlined(function: F) -> F:
-    """Compile like `kernel`, but inline at the Numba level: for functions with a single call site.
+    """As `kernel`, but copied into its caller: for what a loop calls from one place only.
 
-    This compiles faster than a separate function with all arrays as arguments.
+    That is quicker to compile than a function of its own, with all the arrays handed over. Sums and
+    products are as exact as in the caller.
     """
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
 
 
 def literal(function: F) -> F:
-    """Compile like `kernel`, but with sums and products exactly as written: no fast-math.
+    """As `kernel`, but with sums and products exactly as written: no fast-math.
 
-    This is for numbers that must be bit-identical in every layout and on every device. A product
-    that is added is written as `kernels.lanes.fused`, since compilers would differ in fusing it.
+    For numbers that must have the same bits in every layout and on every device. A product that
+    is added is written as `kernels.lanes.fused`, since devices would differ in fusing it.
     """
     return _compile(
         function, fastmath=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
@@ -76,28 +76,28 @@ def literal(function: F) -> F:
 
 
 def entry(function: F) -> F:
-    """Compile a function that Python calls, and cache it on disk."""
+    """Compile a function that Python calls, and keep it on disk."""
     return _cached(function)
 
 
 def literal_entry(function: F) -> F:
-    """Compile like `entry`, with sums and products exactly as written; see `literal`."""
+    """As `entry`, with sums and products exactly as written; see `literal`."""
     return _cached(function, fastmath=False)
 
 
 def _cached(function: F, **options: Any) -> F:
     compiled: Any = _compile(function, no_cfunc_wrapper=True, **options)
     if numba.config.DISABLE_JIT == 0:  # type: ignore[attr-defined, unused-ignore]
-        with suppress(RuntimeError, OSError):  # the cache is not writable: compile in every process
+        with suppress(RuntimeError, OSError):  # nowhere to write: compile in every process
             compiled._cache = _Cache(function)
     return compiled  # type: ignore[no-any-return]
 
 
-DISPATCHED: list[tuple[Any, Any]] = []  # the CUDA backend registers these, too
+DISPATCHED: list[tuple[Any, Any]] = []  # what the CUDA backend registers for itself as well
 
 
 def chosen_by_type(stub: Any) -> Callable[[F], F]:
-    """Replace calls of `stub` in compiled code by the function that a template selects by type.
+    """Let compiled code that calls `stub` call what a template chooses by the arguments' types.
 
     A call would copy every array of every argument, so it is inlined.
     """
@@ -116,12 +116,12 @@ def _compile(function: F, **options: Any) -> F:
 
 
 def sealed(data: bytes) -> bytes:
-    """Prepend a checksum to data for storage on disk."""
+    """Data with a checksum before it, as it is kept on disk."""
     return hashlib.blake2b(data, digest_size=_DIGEST).digest() + data
 
 
 def unsealed(path: str | os.PathLike[str]) -> bytes:
-    """Read data stored by `sealed`; raise ValueError for a truncated or changed file."""
+    """Read what `sealed` made; a file that was torn or changed is a ValueError."""
     content = Path(path).read_bytes()
     data = content[_DIGEST:]
     if sealed(data) != content:
@@ -130,11 +130,12 @@ def unsealed(path: str | os.PathLike[str]) -> bytes:
 
 
 class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's files of one function, with a stamp of all sources and a checksum.
+    """Numba's files of one function: tied to all sources, and sealed by a checksum.
 
-    Numba compares a cached function only with its own file, so after an edit of a callee in another
-    file stale machine code would run. Versions are compared before the rest is unpickled, which
-    fails if a module has moved since. Machine code with a flipped bit would crash.
+    Numba ties a cached function to its own file alone, so an edit of a callee in another file would
+    go unnoticed and stale machine code would run. Versions are compared before the rest is
+    unpickled, which fails where a module has moved since. Machine code with a flipped bit would
+    crash.
     """
 
     def __init__(self, file: IndexDataCacheFile) -> None:
@@ -164,23 +165,27 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's disk cache of one function; damaged files and full disks cost only time."""
+    """Numba's disk cache of one function; damaged files and full disks only cost time."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         self._cache_file = _CacheFile(self._cache_file)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load an intact file; damaged files are removed, and the function is compiled again."""
+        """Load what is there and sound; damaged files are removed, and compiled anew.
+
+        Numba first loads everything that it can compile, which takes 0.4 s and imports
+        `scipy.linalg`. Machine code needs none of it. Numba does it later, where it compiles.
+        """
         try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # unpickling damaged bytes can raise any exception
+            return self._load_overload(sig, target_context)
+        except Exception:  # unpickling raises whatever damaged bytes ask for
             with suppress(OSError):
                 Path(self._cache_file._index_path).unlink(missing_ok=True)
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the function if possible; the process has it in any case."""
+        """Save if that is possible; the process has the function in any case."""
         try:
             super().save_overload(sig, data)
         except (OSError, ValueError):  # no space, or damaged files that cannot be removed
@@ -198,12 +203,12 @@ SOURCES = _sources()  # file names, times and sizes of all compiled code
 
 
 class _Compilations(event.Listener):
-    """A listener that measures the time of our compilations and disables garbage collection.
+    """While Numba compiles a function of ours, time is counted and no garbage is collected.
 
-    Compilation produces hardly any garbage, and searching for it takes an eighth of the time.
+    There is hardly any garbage, and looking for it takes an eighth of the time.
     """
 
-    depth = 0  # compilations of callees are nested
+    depth = 0  # Numba compiles one function at a time, and those that it calls within
     was_enabled = False
     begun = 0.0
 
@@ -224,7 +229,7 @@ class _Compilations(event.Listener):
 
 
 def _is_ours(event: Any) -> bool:
-    module = event.data["dispatcher"].py_func.__module__ or ""  # None after `exec`
+    module = event.data["dispatcher"].py_func.__module__ or ""  # none of what `exec` made
     return str(module).startswith("minigibbs.")
 
 

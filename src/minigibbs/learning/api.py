@@ -182,7 +182,7 @@ def learn(
     errors : bool, default True
         Whether to compute standard errors from the Fisher information, for up to 1,000 parameters.
     seed : int, optional
-        Fixes every draw and the result, whatever the number of threads.
+        Fixes every draw and the result, for any number of threads.
     threads : int, optional
         Number of threads. By default one per processor.
     checkpoint : str or path, optional

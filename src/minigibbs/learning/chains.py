@@ -1,9 +1,9 @@
-"""Chains of learning: ensembles whose parameters change, and that sum statistics.
+"""The chains of learning: ensembles whose parameters change, and that give statistics.
 
-`RowChains` store many chains in one array, each with its own variables to visit. They are plain
-Gibbs chains; new parameters only overwrite the weights. `GroupChains` run any sampler by the
-groups of `running`, which are created again for new parameters and continue. `lockstep.py` has
-chains that are vectorized, for graphs with such a layout.
+`RowChains` hold many chains in one array, each with variables of its own to visit; they are plain
+Gibbs, and new parameters cost them no more than writing the weights. `GroupChains` run any
+sampler by the groups of `running`, which are placed anew for new parameters and carry on.
+`lockstep.py` has chains side by side, for the graphs that fit.
 """
 
 from __future__ import annotations
@@ -41,19 +41,27 @@ from minigibbs.samplers.gibbs.sampler import (
     touched_workspace,
 )
 
-MODEL, DATA = 1, 2  # parts of the seeds of a fit's chains
+_SHARED = 100_000  # updates, from which on threads share them
+MODEL, DATA = 1, 2  # what the seeds of a fit's chains are for
 
 
 class Threads:
-    """Thread pool that shares work in pieces; one thread works sequentially."""
+    """Threads that share work in pieces; where there is one thread, the pieces are done in turn."""
 
     def __init__(self, threads: int | None) -> None:
         self.count = threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self.count) if self.count > 1 else None
 
-    def __call__(self, work: Callable[[int], None], pieces: int) -> None:
-        """Call work(piece) for each piece."""
-        if self._pool is None or pieces == 1:
+    def __call__(
+        self, work: Callable[[int], None], pieces: int, updates: int | None = None
+    ) -> None:
+        """Call work(piece) for each piece.
+
+        Handing over a piece takes as long as some hundred updates. So the calling thread does all
+        pieces if they make few `updates` together.
+        """
+        few = updates is not None and updates < _SHARED
+        if self._pool is None or pieces == 1 or few:
             for piece in range(pieces):
                 work(piece)
         else:
@@ -66,7 +74,7 @@ class Threads:
 
 
 class Chains(Ensemble):
-    """Persistent chains with changing parameters, which record nothing and make whole sweeps."""
+    """Persistent chains whose parameters move. They record nothing, and go in whole sweeps."""
 
     graph: FactorGraph
     _states: NDArray[Any]  # [chain, variable]
@@ -76,20 +84,20 @@ class Chains(Ensemble):
 
     @property
     def chains(self) -> int:  # type: ignore[override]
-        """Number of chains."""
+        """How many chains there are."""
         return len(self)
 
     @property
     def unit(self) -> int:  # type: ignore[override]
-        """Number of updates of a sweep."""
+        """Updates of a sweep."""
         return max(len(free_variables(self.graph.evidence)), 1)
 
     def states(self) -> NDArray[Any]:
-        """Return the current states, read-only by convention: [chain, variable]."""
+        """The current states, to be read: [chain, variable]."""
         return self._states
 
     def load(self, states: NDArray[Any]) -> None:
-        """Continue from other states; random numbers continue."""
+        """Continue from these states; random numbers continue."""
         self._states[:] = states
 
     def advance(self, updates: int, recording: bool = False) -> None:
@@ -106,9 +114,9 @@ class Chains(Ensemble):
         Parameters
         ----------
         sweeps : int
-            Number of sweeps.
+            How many times.
         chosen : array [some chains], optional
-            Indices of the chains to sweep; by default all of them.
+            The chains to sweep, by number; by default all of them.
         """
 
     @abstractmethod
@@ -118,11 +126,11 @@ class Chains(Ensemble):
         Parameters
         ----------
         values : array [parameter]
-            Parameters in the order of `Frame.flat`.
+            As `Frame.flat` orders them.
         """
 
     def share(self, other: Chains) -> bool:
-        """Use the parameters of other chains, without another layout of them.
+        """Continue with the parameters that other chains have, without laying them out again.
 
         Parameters
         ----------
@@ -132,7 +140,7 @@ class Chains(Ensemble):
         Returns
         -------
         bool
-            False if that is impossible; nothing has changed then.
+            False if that is not possible, and nothing has changed.
         """
         return False
 
@@ -144,11 +152,11 @@ class Chains(Ensemble):
         Parameters
         ----------
         frame : Frame
-            The frame of the parameters.
+            What the parameters stand for.
         weights : array [chain] or None
-            Factor of each chain's statistics.
+            What each chain's statistics are multiplied by.
         threads : Threads
-            Threads that share the work.
+            What the work is distributed over.
 
         Returns
         -------
@@ -158,7 +166,7 @@ class Chains(Ensemble):
 
 
 class RowChains(Chains):
-    """Plain Gibbs chains that visit their own variables in order."""
+    """Plain Gibbs chains that visit the variables of their own in order."""
 
     def __init__(
         self,
@@ -168,7 +176,7 @@ class RowChains(Chains):
         seed: tuple[int, ...],
         threads: Threads,
     ) -> None:
-        """Create chains at these states; `free` has each chain's variables, or those of all."""
+        """Chains at these states; `free` holds which variables each visits, or all of them."""
         self._states, self.threads, self.graph = np.ascontiguousarray(states), threads, graph
         self.streams = streams(seed_of(seed), len(states))
         self.moving: Moving = graph.frame.moving()
@@ -185,7 +193,7 @@ class RowChains(Chains):
         self._large = int(graph.sizes.max()) > DENSE_DOMAIN
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
-        """Write the weights, and sum the unary factors again."""
+        """Write the weights, and sum the unary factors anew."""
         self._model = self.moving.set(values)
         base, alias = (
             base_weights(self._model) if self._large else (np.empty(0), np.empty(0, ALIAS))
@@ -193,13 +201,13 @@ class RowChains(Chains):
         self._data = GibbsData(sum_unary(self._model), base, alias)
 
     def share(self, other: Chains) -> bool:
-        """Use the parameters of other such chains of the same graph."""
+        """Continue with the parameters that other such chains of the same graph have taken."""
         if isinstance(other, RowChains):
             self._model, self._data = other._model, other._data
         return isinstance(other, RowChains)
 
     def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """Sweep stretches of chains on threads; every chain has its own stream."""
+        """On threads, a stretch of chains each: every chain has a stream of its own."""
         if chosen is None:
             self._run(self._states, self.streams, self._ends, sweeps)
             return
@@ -233,22 +241,22 @@ class RowChains(Chains):
         self.threads(work, pieces)
 
     def state(self) -> State:
-        """Return states and streams."""
+        """States and streams."""
         return {"states": self._states, "streams": self.streams}
 
     def restore(self, state: State) -> None:
-        """Restore a state returned by `state`."""
+        """Take them up."""
         refill(self._states, state["states"], self.graph)
         refill(self.streams, state["streams"])
 
 
 class GroupChains(Chains):
-    """Chains of any sampler: the groups of a run, with changing parameters.
+    """Chains of any sampler: the groups of a run, which follow the parameters.
 
-    The backend prepares data and creates groups as in `mg.sample`. The auxiliary state of a chain
-    persists if the sampler can continue with it: a temperature ladder keeps the state of every
-    temperature. Settings that a sampler tunes before a run, such as temperatures, are tuned again
-    at steps 1, 2, 4, 8 and so on.
+    The backend decides what is prepared and which groups there are, as in `mg.sample`. All that a
+    chain carries persists where the sampler can continue with it: a temperature ladder keeps the
+    state of every temperature. What a sampler finds out before a run, such as the temperatures, is
+    found again at steps 1, 2, 4, 8 and so on.
     """
 
     def __init__(
@@ -260,7 +268,7 @@ class GroupChains(Chains):
         threads: Threads,
         backend: str = "cpu",
     ) -> None:
-        """Create chains at these states."""
+        """Chains at these states."""
         self.graph, self.threads, self._sampler = graph, threads, sampler
         self._backend = BACKENDS[backend]
         self._plan = unrecorded(graph, sampler, len(states), seed_of(seed), backend)
@@ -270,7 +278,7 @@ class GroupChains(Chains):
         self._groups = self._placed(self._values)
 
     def _placed(self, values: NDArray[np.float64]) -> list[Group]:
-        """Create new groups at the present states."""
+        """Fresh groups at the present states."""
         self._plan = replace(self._plan, graph=self.graph.with_flat(values))
         data = self._backend.prepare(self._plan)
         groups = self._backend.groups(self._plan, data, lambda: self._states)
@@ -278,13 +286,13 @@ class GroupChains(Chains):
         return groups
 
     def _settle(self, values: NDArray[np.float64]) -> None:
-        """Let the sampler tune its settings for these parameters."""
+        """Let the sampler find out about the graph with these parameters."""
         if not np.array_equal(values, self._settled):
             settled = self._sampler.settled(self.graph.with_flat(values))
             self._plan, self._settled = replace(self._plan, sampler=settled), values.copy()
 
     def load(self, states: NDArray[Any]) -> None:
-        """Restart at other states; random streams continue."""
+        """Restart at these states; random streams continue."""
         super().load(states)
         first = 0
         for group in self._groups:
@@ -292,7 +300,7 @@ class GroupChains(Chains):
             first += group.chains
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
-        """Prepare for new parameters; chains keep their streams and auxiliary state if possible."""
+        """Prepare for the new parameters; chains keep their streams and what they can carry."""
         self._taken += 1
         if self._taken & (self._taken - 1) == 0:
             self._settle(values)
@@ -302,7 +310,7 @@ class GroupChains(Chains):
             group.follow(old)
 
     def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """Advance one group per thread at a time; `chosen` is only for chains of rows."""
+        """Advance a group at a time on each thread; all chains, since none are of rows."""
         assert chosen is None
 
         def work(piece: int) -> None:
@@ -314,7 +322,7 @@ class GroupChains(Chains):
         self._states[:] = np.concatenate([group.states() for group in self._groups])
 
     def state(self) -> State:
-        """Return the groups' states, and the parameters for which they are prepared."""
+        """The groups, and the parameters that they and the sampler were prepared for."""
         groups = stacked(list(self._groups))
         return {
             "states": self._states,
@@ -325,7 +333,7 @@ class GroupChains(Chains):
         }
 
     def restore(self, state: State) -> None:
-        """Restore a state returned by `state`."""
+        """Restore what `save` returned."""
         if "values" not in state:
             raise LearnError(
                 "a checkpoint of minigibbs 0.2 with a sampler cannot be resumed; learn again, with "
@@ -349,7 +357,7 @@ class GroupChains(Chains):
 
 
 def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> RowChains:
-    """Create one chain per row, which visits the row's missing values."""
+    """A chain for each row, which visits what the row leaves open."""
     assert data.seen is not None
     states = data_states(graph, data, seed)
     free = [np.flatnonzero(row == 0).astype(np.int32) for row in data.seen]
@@ -357,7 +365,7 @@ def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> 
 
 
 def data_states(graph: FactorGraph, data: Data, seed: int) -> NDArray[Any]:
-    """Return one state per row: observed values, and random values for missing ones."""
+    """A state for each row: what was seen, and random values."""
     assert data.seen is not None
     rng = np.random.default_rng(seed_of((seed, DATA)))
     states = (rng.random(data.rows.shape) * graph.sizes).astype(graph.state_type)
@@ -370,13 +378,13 @@ def data_states(graph: FactorGraph, data: Data, seed: int) -> NDArray[Any]:
 
 
 def seed_of(parts: tuple[int, ...]) -> int:
-    """Combine several integers to one seed."""
+    """One number for several."""
     words = np.random.SeedSequence(list(parts)).generate_state(4, np.uint64)
     return int(sum(int(word) << (64 * k) for k, word in enumerate(words)))
 
 
 def refill(array: NDArray[Any], saved: NDArray[Any], graph: FactorGraph | None = None) -> None:
-    """Copy saved numbers into an array, if they match."""
+    """Put saved numbers in place, if they fit."""
     if saved.shape != array.shape or saved.dtype != array.dtype:
         raise LearnError(f"a checkpoint holds chains of shape {saved.shape}, not {array.shape}")
     if graph is not None and (saved >= graph.sizes).any():

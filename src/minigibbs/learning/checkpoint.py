@@ -214,8 +214,8 @@ class Saved:
         beside = _fixed(Path(self.path), number)
         if not os.path.lexists(beside):
             raise FormatError(
-                f"{self.path}: its data are gone: expected {beside.name} beside it; both files "
-                "of a checkpoint are moved together"
+                f"{self.path}: its data are missing: expected {beside.name} in the same folder; "
+                "move both files of a checkpoint together"
             )
         fixed, more = _read_sealed(beside, FIXED_FORMAT)
         if fixed.get("data") != number or "graph" not in fixed:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from minigibbs.errors import LearnError
 from minigibbs.graph.data import Data
@@ -67,6 +65,9 @@ def _reached(graph: FactorGraph, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     )
     variable = np.concatenate([model.pair.ravel(), model.slots["variable"]])
     count = len(graph) + pairs + len(arity)
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     links = coo_matrix(
         (np.ones(len(factor)), (variable, len(graph) + factor)), shape=(count, count)
     )

@@ -129,7 +129,8 @@ class LockstepChains(Chains):
             own = self._states[first : first + LANES]
             own[:] = tile.states()[: len(own)]
 
-        self.threads(work, len(self._tiles))
+        updates = sweeps * LANES * len(self._tiles) * len(self.graph)
+        self.threads(work, len(self._tiles), updates)
         self.swept += sweeps
 
     def _own(self, first: int, count: int) -> NDArray[Any]:

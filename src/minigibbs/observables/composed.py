@@ -123,7 +123,7 @@ class Histogram(Observable):
     def __post_init__(self) -> None:
         object.__setattr__(self, "of", as_observable(self.of))
         if not -math.inf < self.low < self.high < math.inf:
-            raise SampleError(f"histogram: low must lie below high, got {self.low}, {self.high}")
+            raise SampleError(f"histogram: low must be below high, got {self.low}, {self.high}")
         if isinstance(self.bins, bool) or self.bins != int(self.bins) or self.bins < 1:
             raise SampleError(f"histogram: bins must be at least 1, got {self.bins!r}")
 

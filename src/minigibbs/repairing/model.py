@@ -28,7 +28,7 @@ _PASSES = 2  # the second one uses repaired cells as context
 _SOUND = 0.1  # errors of a column that names groups or sources, by labels
 _SOURCES = 200  # values of a column that may name sources
 _STEPS = 60
-_CLEAR = 0.999  # probability of a candidate from which a cell is not in doubt
+_CLEAR = 0.999  # probability of a candidate from which a cell counts as certain
 CERTAIN = 0.5  # a cell is changed if another value is at least so probable
 
 

@@ -282,7 +282,7 @@ class RepairedTable:
         return truth.codes, self.table.codes, self.codes
 
     def entries(self, column: int, codes: NDArray[np.int64]) -> list[Any]:
-        """The values that codes of a column stand for; None for a missing cell."""
+        """The values of codes of a column; None for a missing cell."""
         values = self.table.values[column]
         return [None if code == MISSING else values[code] for code in codes.tolist()]
 
@@ -363,7 +363,7 @@ class RepairedTable:
         write_whole(path, lambda stream: stream.write(text.encode("utf-8")))
 
     def best(self) -> NDArray[np.int64]:
-        """[row, column] codes of the most probable values, whatever their probability."""
+        """[row, column] codes of the most probable values, of any probability."""
         codes = self.table.codes.copy()
         top = best(self.candidates, self.probability)
         codes[self.candidates.row, self.candidates.column] = self.candidates.value[top]

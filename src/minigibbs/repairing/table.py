@@ -17,7 +17,7 @@ MISSING = -1
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Codes of cells, and what the codes stand for.
+    """Codes of cells, and their meanings.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Table:
     names: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
     codes: NDArray[np.int64]
-    blank: tuple[Any, ...] = ()  # entries that stand for a missing cell
+    blank: tuple[Any, ...] = ()  # entries that mean a missing cell
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -52,7 +52,7 @@ class Table:
         return self.names.index(name)
 
     def is_blank(self, value: Any) -> bool:
-        """Whether an entry stands for a missing cell."""
+        """Whether an entry means a missing cell."""
         return is_missing(value) or value in self.blank
 
     def read(self, frame: Any, what: str = "frame") -> Table:

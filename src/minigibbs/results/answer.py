@@ -379,7 +379,7 @@ class Answer(Result):
         title : str, default "An answer"
             Title of the page.
         shape : sequence of int, optional
-            Rows and columns of a lattice on which the variables lie, to draw marginals as a map.
+            Rows and columns of a lattice whose sites are the variables, to draw marginals as a map.
         """
         from minigibbs.results.report import write_answer
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minigibbs.system.quantiles import normal
+
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
 
@@ -171,16 +173,13 @@ def _halves(series: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _normal_scores(series: NDArray[np.float64]) -> NDArray[np.float64]:
     """Replace the values of each series by the normal quantiles of their ranks."""
-    from scipy.special import ndtri
-
     flat = series.reshape(-1, series.shape[2])
     ranks = np.empty_like(flat)
     for k in range(flat.shape[1]):
         _, place, counts = np.unique(flat[:, k], return_inverse=True, return_counts=True)
         mean_ranks = np.cumsum(counts) - 0.5 * (counts - 1)
         ranks[:, k] = mean_ranks[place.ravel()]
-    scores: NDArray[np.float64] = ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(series.shape)
-    return scores
+    return normal((ranks - 0.375) / (len(flat) + 0.25)).reshape(series.shape)
 
 
 def _plain_rhat(series: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -164,7 +164,7 @@ class Fit:
         rows : array, mapping or frame
             Data as in `mg.learn`.
         columns : sequence of int or str, optional
-            The variables that the columns of an array stand for.
+            The variables of the columns of an array.
         weights : array-like, optional
             Weight of each row. By default all rows have the same weight.
         standard_error : float, default 0.05

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.system import memory
 from minigibbs.system.boundary import check_level
+from minigibbs.system.quantiles import chi_square, fisher, student
 
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
@@ -125,12 +126,10 @@ class Shares(ABC):
         With few rows the standard errors are themselves uncertain: Student's t with as many degrees
         of freedom as there are rows, less 1. NaN for a single row.
         """
-        from scipy.special import ndtri, stdtrit
-
         check_level(level)
         share, width = 0.5 + level / 2, math.nan
         if self.degrees > 0:
-            width = ndtri(share) if math.isinf(self.degrees) else stdtrit(self.degrees, share)
+            width = student(self.degrees, share)
         reach = width * self.standard_errors
         ends = np.stack([self.pooled - reach, self.pooled + reach], axis=1)
         return np.clip(ends, 0.0, 1.0)  # type: ignore[no-any-return]
@@ -500,9 +499,7 @@ def chance_factor(degrees: float, values: int, alarm: float = FALSE_ALARM) -> fl
 
     With probability `alarm`, of Gaussian means with these degrees of freedom, by Bonferroni.
     """
-    from scipy.special import chdtri
-
-    return float(chdtri(degrees, alarm / max(values, 1))) / degrees
+    return chi_square(degrees, alarm / max(values, 1)) / degrees
 
 
 def rhat_limit(chains: int, values: int) -> float:
@@ -513,9 +510,7 @@ def rhat_limit(chains: int, values: int) -> float:
 
 def ratio_limit(rows: int, values: int) -> float:
     """Return the ratio of variances between and within rows that is not chance."""
-    from scipy.special import fdtri
-
-    single = float(fdtri(rows - 1, rows, 1 - _RATIO_FALSE_ALARM))
+    single = fisher(rows - 1, rows, 1 - _RATIO_FALSE_ALARM)
     more = chance_factor(rows - 1, values) / chance_factor(rows - 1, 1)
     return max(single * more, _LEAST_RATIO)
 
@@ -559,7 +554,7 @@ def mean_distance(
 class Within(NamedTuple):
     """What parts of the same chain tell about marginals."""
 
-    rhat: float  # the largest, less what chance adds to the largest of many
+    rhat: float  # the largest, minus the expected effect of comparing many
     error: float  # the largest standard error of a pooled marginal
 
 

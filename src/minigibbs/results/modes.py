@@ -23,6 +23,7 @@ from minigibbs.graph.packing import influence_at
 from minigibbs.kernels.layout import EQUAL, TABLE, Model
 from minigibbs.results.marginals import LEAST_SWEEPS, Marginals
 from minigibbs.results.run import Run
+from minigibbs.system.quantiles import student
 
 _POLARIZED = 0.6  # least share of one value, in every row, of a variable that hardly moved
 _BARRIER = 3.0  # of log-potential: how much less probable the way to the other mode is
@@ -205,10 +206,8 @@ def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
     marginals, size = run.known_marginals, int(graph.sizes[0])
     if marginals is None or not marginals.comparable or not has_uniform_marginals(graph):
         return None
-    from scipy.special import stdtrit
-
     level = 1.0 - _FALSE_ALARM / (2 * marginals.compared)
-    width = float(stdtrit(marginals.degrees, level)) * marginals.standard_errors
+    width = student(marginals.degrees, level) * marginals.standard_errors
     off = np.abs(marginals.pooled - 1.0 / size)
     far = np.flatnonzero((off > width) & (off > _OFF))
     variables = np.unique(far // size)

@@ -23,6 +23,7 @@ from minigibbs.kernels.observe import BATCHES, batch_size
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import LEVEL
 from minigibbs.system.boundary import check_level, checked
+from minigibbs.system.quantiles import fisher, student
 
 BLOCK_TIMES = 10.0  # autocorrelation times in a block, at least
 _MOST_BLOCKS = 32  # of a row
@@ -81,10 +82,8 @@ class Estimate:
         tuple
             Lower and upper end.
         """
-        from scipy.special import stdtrit
-
         check_level(level)
-        reach = float(stdtrit(max(self.blocks - 1, 1), (1 + level) / 2)) * self.error
+        reach = student(max(self.blocks - 1, 1), (1 + level) / 2) * self.error
         return self.value - reach, self.value + reach
 
 
@@ -142,7 +141,6 @@ class Blocks:
         Blocks are trusted where each row has several that are long, unless rows differ by more than
         blocks explain. Rows are independent however slow the chains are.
         """
-        from scipy.special import fdtri
 
         def estimated(blocks: Blocks) -> Estimate:
             if method == "bootstrap":
@@ -157,7 +155,7 @@ class Blocks:
             return between
         pooled = estimated(self)
         share = 1.0 - _FALSE_ALARM / max(np.size(pooled.error), 1)
-        limit = float(fdtri(len(rows.sizes) - 1, len(self.sizes) - 1, share))
+        limit = fisher(len(rows.sizes) - 1, len(self.sizes) - 1, share)
         with np.errstate(invalid="ignore"):
             differ = np.square(between.error) > limit * np.square(pooled.error)
         return between if np.any(differ) else pooled
@@ -221,7 +219,7 @@ class Observed:
     by_rows: bool = False  # whether errors come from rows alone: parts of rows stopped the run
 
     def columns(self, name: str) -> slice:
-        """Where an observable's numbers stand."""
+        """The position of an observable's numbers."""
         if name not in self.names:
             known = ", ".join(self.names) or "none"
             raise SampleError(f"this run did not observe {name!r}; it observed: {known}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def figure(columns: int, width: float = 11.0, height: float = 4.2) -> Any:
-    """A Matplotlib figure with `columns` axes side by side, made without touching global state."""
+    """A Matplotlib figure with a row of `columns` axes, made without touching global state."""
     whole, rows = grid(1, columns, width, height)
     return whole, rows[0]
 

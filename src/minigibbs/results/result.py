@@ -116,8 +116,8 @@ class Result(ABC):
             Whether to return one row per variable and one column per value, with probabilities
             only.
         shape : sequence of int, optional
-            Sides of a lattice on which the variables lie, row by row. `row` and `column` (`axis0`,
-            `axis1`, ... if there are not two axes) then replace the names.
+            Sides of a lattice whose sites are the variables, row by row. `row` and `column`
+            (`axis0`, `axis1`, ... if there are not two axes) then replace the names.
 
         Returns
         -------

@@ -136,7 +136,7 @@ def to_pandas(run: Result, wide: bool = False, shape: Sequence[int] | None = Non
 
 
 def _places(pandas: Any, run: Result, shape: Sequence[int] | None) -> Any:
-    """One row per variable: its name, or where it lies on a lattice."""
+    """One row per variable: its name, or its position on a lattice."""
     count = len(run.domains)
     if shape is None:
         names = [run.domains.name(variable) for variable in range(count)]

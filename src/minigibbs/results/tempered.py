@@ -270,7 +270,8 @@ class Temperatures:
         beta : float, default 1.0
             An inverse temperature from 0 to 1.
         bins : int, optional
-            By default one per possible overlap, and at most 50.
+            By default, at most 50 bins with the same number of possible overlaps. The first and the
+            last may have fewer.
 
         Returns
         -------
@@ -281,16 +282,13 @@ class Temperatures:
         """
         at, overlap = self._read([beta]), self._overlaps
         low = -1.0 if overlap.min(initial=0.0) < 0.0 else 0.0
-        if bins is None and self.variables < _BINS:  # centered at the possible overlaps
-            count = self.variables + 1
-            half = 0.5 * (1.0 - low) / self.variables
-        else:
-            count, half = _BINS if bins is None else bins, 0.0
-        if count < 1:
+        if bins is not None and bins < 1:
             raise SampleError(f"overlap_distribution: bins must be at least 1, got {bins!r}")
+        between = _between_overlaps(self.variables, low) if bins is None else None
+        count = bins if between is None else len(between) - 1
         what = f"overlap_distribution: {count:,} bins of {overlap.size:,} overlaps"
         memory.require(8 * count * (overlap.size + 4), what, "use fewer bins")
-        edges = np.linspace(low - half, 1.0 + half, count + 1)
+        edges = np.linspace(low, 1.0, count + 1) if between is None else between
         place = np.clip(np.searchsorted(edges, overlap, side="right") - 1, 0, count - 1)
         inside = (place[..., None] == np.arange(count)).astype(np.float64)
         width = np.diff(edges)
@@ -571,3 +569,16 @@ def decode_temperatures(
         series=arrays["temperatures.series"],
         **{name: header[name] for name in _PLAIN},
     )
+
+
+def _between_overlaps(variables: int, low: float) -> NDArray[np.float64]:
+    """Edges of bins that hold the same number of possible overlaps, but for the outer two bins.
+
+    Bins of another width hold one overlap more or less, and P(q) oscillates from bin to bin.
+    """
+    possible = variables + 1  # the overlaps, evenly spaced from `low` to 1
+    each = -(-possible // _BINS)
+    count = -(-possible // each)
+    ends = np.arange(count + 1) * each - (count * each - possible) // 2
+    spacing = (1.0 - low) / variables
+    return np.asarray(low + (np.clip(ends, 0, possible) - 0.5) * spacing, dtype=np.float64)

@@ -38,7 +38,7 @@ class Finding:
 
     level: str  # one of LEVELS
     headline: str
-    words: str  # a paragraph; {} stands for the name
+    words: str  # a paragraph; {} is replaced by the name
     warning: str = ""  # the same in a line, for a terminal; empty where all is well
     name: str | None = None  # of the variable that it is about
 

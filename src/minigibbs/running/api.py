@@ -87,7 +87,7 @@ def sample(
     chains : int, optional
         Number of independent chains. By default 4, and 16,384 on a GPU.
     seed : int, optional
-        Fixes every draw, whatever the number of threads. By default a fresh seed, stored in
+        Fixes every draw, for any number of threads. By default a fresh seed, stored in
         `run.info.seed`.
     start : str, array-like or Run, default "dispersed"
         "dispersed", "random", one state for all chains, one state per chain, or a run to continue
@@ -212,7 +212,7 @@ def sample_until(
     chains : int, optional
         Number of independent chains. By default 4, and 16,384 on a GPU.
     seed : int, optional
-        Fixes every draw, whatever the number of threads.
+        Fixes every draw, for any number of threads.
     start : str, array-like or Run, default "dispersed"
         Initial states, as in `mg.sample`.
     scan : str, optional

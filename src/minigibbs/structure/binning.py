@@ -67,7 +67,7 @@ def read_cuts(name: str, cells: NDArray[Any], bins: Bins) -> Cuts:
 
 
 def bins_of(bins: Bins | Mapping[str, Bins], name: str, default: int) -> tuple[Bins, bool]:
-    """The bins asked for a column, and whether they were asked for by its name."""
+    """The bins requested for a column, and whether they were requested by its name."""
     if isinstance(bins, Mapping):
         return (bins[name], True) if name in bins else (default, False)
     return bins, False

@@ -310,7 +310,7 @@ def _look_up(walk, store):
 def _climb(walk, store, tabu, source, target):
     """Climb until it ends, or until a column has a family that is not in the store.
 
-    Returns this column, or `_ENDED`. Called again, the climb goes on.
+    Returns this column, or `_ENDED`. A further call continues the climb.
     """
     while True:
         missing = _look_up(walk, store)

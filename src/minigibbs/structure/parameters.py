@@ -47,7 +47,7 @@ def learn_tables(
     data : array, mapping or frame
         Rows as in `mg.learn`; variables without a column are hidden.
     columns : list, optional
-        The variables that the columns of an array stand for.
+        The variables of the columns of an array.
     pseudocount : float, default 1.0
         The weight of the prior of a table, shared by its cells. 0 gives relative frequencies, and
         a uniform distribution for configurations of the parents that were never seen.

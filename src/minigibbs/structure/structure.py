@@ -217,11 +217,12 @@ class Structure:
 
     def summary_rows(self) -> list[tuple[str, str]]:
         """The rows of the table that is shown: label and value."""
+        steps = "step" if self.steps == 1 else "steps"
         rows = [
             ("method", self.method),
             ("columns", f"{len(self.graph):,}"),
             ("rows", f"{self.rows:,}" + self._missing()),
-            ("ended", f"{self.ended} after {self.steps:,} steps, {self.seconds:.2f} s"),
+            ("ended", f"{self.ended} after {self.steps:,} {steps}, {self.seconds:.2f} s"),
             ("score", f"{self.score:.6g} ({self.score_name})"),
             ("edges", f"{len(self.edges):,} (in brackets: contribution to the score)"),
         ]

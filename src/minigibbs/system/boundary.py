@@ -129,7 +129,7 @@ def check_level(level: float) -> None:
     """Raise an error unless `level` is a probability between 0 and 1."""
     real = isinstance(level, Real) and not isinstance(level, bool)
     if not (real and 0 < level < 1):
-        raise SampleError(f"level must lie between 0 and 1, such as 0.95 for 95%, got {level!r}")
+        raise SampleError(f"level must be between 0 and 1, such as 0.95 for 95%, got {level!r}")
 
 
 def _wrapped(function: Any, error: type[MinigibbsError], title: str) -> Any:

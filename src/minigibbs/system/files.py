@@ -335,7 +335,8 @@ def _read_member(stream: IO[bytes], member: zipfile.ZipInfo, most: int | None) -
         raise ValueError("no plain member of an archive")
     written = stream.read(name).decode("utf-8" if flags & _UTF_8 else "cp437")
     if written != member.orig_filename:
-        raise ValueError(f"a member's name is {member.orig_filename!r}, and {written!r} beside it")
+        names = f"{member.orig_filename!r} in the directory and {written!r} in its header"
+        raise ValueError(f"a member's name is {names}")
     stream.seek(extra, os.SEEK_CUR)
     size = member.file_size if most is None else min(member.file_size, most)
     content = stream.read(size)

@@ -211,8 +211,8 @@ class Table(Factors):
             A function of one array per variable. It is called once, with arrays that broadcast
             against each other.
         grids : sequence of Grid or int
-            For each variable a `Grid`, whose points are the values, or a domain size n, with the
-            values 0 to n - 1.
+            One entry per variable: a `Grid`, whose points are the values, or a domain size n, for
+            the values 0 to n - 1.
         weight : array-like, optional
             A multiplier of the log-potential per factor, by default 1.
         floor : float, optional

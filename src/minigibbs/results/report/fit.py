@@ -73,7 +73,7 @@ def _facts(fit: Fit) -> Html:
 
 
 def _moments(fit: Fit) -> Html:
-    """Where model moments lie against those of the data, as a map of counts."""
+    """Moments of the model against those of the data, as a map of counts."""
     free, (low, high) = ~fit.graph.frame.fixed, fit.graph.frame.ranges
     span = np.where(high > low, high - low, 1.0)
 

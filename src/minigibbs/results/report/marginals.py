@@ -58,7 +58,7 @@ def of_run(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> Ht
 
 
 def _site_map(found: Beliefs, shape: tuple[int, ...] | None) -> Html:
-    """Variables that lie on a lattice, as a map of all chains and one of each."""
+    """Variables of a lattice, as a map of all chains and one of each."""
     if shape is None:
         return Html("")
     if (found.marginals.sizes == 2).all():

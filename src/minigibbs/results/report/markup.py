@@ -49,7 +49,7 @@ def cut(text: object) -> str:
 
 
 def name(text: object) -> Html:
-    """What a user named, kept from changing the direction of the line it stands in."""
+    """What a user named, kept from changing the direction of its line."""
     return element("bdi", cut(text))
 
 

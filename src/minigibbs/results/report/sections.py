@@ -126,7 +126,7 @@ def model(run: Run | Answer) -> Html:
     for kind, count in known["kinds"].items():
         rows.append([join(element("code", kind), " factors"), f"{count:,}", ""])
     if known.get("zeros"):
-        forbidden = element("span", "they forbid what they stand for", class_="soft")
+        forbidden = element("span", "some values together are impossible", class_="soft")
         rows.append(["factors with hard constraints", f"{known['zeros']:,}", forbidden])
     for key, label, symbol, meaning in _STATS:
         value = known[key]

@@ -97,7 +97,7 @@ class Checkpoint:
                 raise
         except OSError as error:
             raise SampleError(
-                f"cannot write the checkpoint {folder}: {error.strerror or error}; make room, or "
+                f"cannot write the checkpoint {folder}: {error.strerror or error}; free space, or "
                 "give a folder elsewhere"
             ) from error
         return new

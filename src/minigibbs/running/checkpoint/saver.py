@@ -126,7 +126,7 @@ def _cannot_write(checkpoint: Checkpoint, error: Exception) -> StoppedError:
         else "nothing was sampled yet"
     )
     why = getattr(error, "strerror", None) or error
-    first = "" if isinstance(error, SampleError) else "make room, then "
+    first = "" if isinstance(error, SampleError) else "free some space, then "
     return StoppedError(
         f"the checkpoint {folder} could not be written ({why}), and the run was "
         f"stopped; {first}{way_out}. What was sampled is also in this error's `run`"

@@ -80,7 +80,7 @@ class Remote:
                 np.save(self._folder / "reference.npy", reference)
         except OSError as error:
             raise SampleError(
-                f"cannot write the model for the workers: {error.strerror or error}; make room in "
+                f"cannot write the model for the workers: {error.strerror or error}; free space in "
                 f"{self._folder.parent}, or set TMPDIR to a folder elsewhere"
             ) from error
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
-from minigibbs.kernels.jit import literal, literal_entry
+from minigibbs.kernels.jit import inlined, literal, literal_entry
 from minigibbs.kernels.lanes import add_where, bits_of, count_where, lanes_of
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import quad_bits
@@ -180,7 +180,7 @@ class SpinLanes(SpinTile):
         return total[self.columns]
 
 
-@literal
+@inlined
 def row_bits(data, first, count, key0, key1, chain, sweep, bits):
     """Generate one chain's random bits for the variables of a block."""
     quad, word = np.uint32(chain >> 2), chain & 3
@@ -191,7 +191,7 @@ def row_bits(data, first, count, key0, key1, chain, sweep, bits):
         bits[lane] = high if word & 2 else low
 
 
-@literal
+@inlined
 def row_fields(data, first, count, entry, degree, x, field, near):
     """Compute the log-odds of a block's variables; gathers and additions are in separate loops."""
     for lane in range(count):
@@ -205,7 +205,7 @@ def row_fields(data, first, count, entry, degree, x, field, near):
         entry += np.uint64(count)
 
 
-@literal
+@inlined
 def row_choices(count, field, bits, new):
     """Choose values by bits; return the smallest of the bits."""
     least = _MOST
@@ -225,7 +225,7 @@ def row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep):
             new[lane] = rare_spin(own, bits[lane], key0, key1, chain, variable, sweep)
 
 
-@literal
+@inlined
 def row_store(first, count, new, x, few):
     """Store the new values; return the number of changes."""
     moved = np.int64(0)
@@ -248,7 +248,7 @@ def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
     row_bits(data, first, count, key0, key1, chain, sweep, bits)
     row_fields(data, first, count, np.uint64(block.entry), block.degree, x, field, new)
     if row_choices(count, field, bits, new) < RARE:
-        row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep)
+        row_rare(data, first, np.int64(count), field, bits, new, key0, key1, chain, sweep)
     return row_store(first, count, new, x, few)
 
 

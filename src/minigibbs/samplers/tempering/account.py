@@ -1,4 +1,4 @@
-"""Statistics of a temperature ladder: exchanges, round trips, log Z."""
+"""What a ladder has noted, in numbers that a user reads: exchanges, round trips, log Z."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from minigibbs.samplers.tempering.ladder import (
     TRIPS,
 )
 from minigibbs.system.boundary import check_level, checked
+from minigibbs.system.quantiles import fisher, student
 
-_PARTS = 8  # of all chains, whose spread gives the error of log Z; two to four per chain
-_DROPPED = 0.2  # least share of the rounds of a chain that log Z excludes
-_FALSE_ALARM = 0.05  # probability that equal chains seem to differ by more than their parts
+_PARTS = 8  # of all chains, whose spread gives the error of log Z; two to four of each chain
+_DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at least
+_FALSE_ALARM = 0.05  # of chains that seem to differ by more than their parts do
 
 
 @checked(SampleError, init=False)
@@ -98,7 +99,7 @@ class Ladder:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Ladder:
-        """Create a ladder from a dict of `to_dict`; raise `ValueError` if it is invalid."""
+        """The ladder that `to_dict` described; raises `ValueError` for what cannot be one."""
         numbers = {name: tuple(map(float, saved[name])) for name in ("levels", "swap_rates")}
         found = cls(**{**saved, **numbers})
         for name in ("rounds", "round_trips"):
@@ -110,7 +111,7 @@ class Ladder:
             if type(number) not in (int, float) and (number is not None or name == "barrier"):
                 raise ValueError(f"{name}: expected a number, got {number!r}")
         if found.log_z is None and found.log_z_error is not None:
-            raise ValueError("log_z: expected a number beside its error")
+            raise ValueError("log_z: expected a number, since it has an error")
         if type(found.log_z_degrees) is not int or found.log_z_degrees < 0:
             raise ValueError(f"log_z_degrees: expected a count, got {found.log_z_degrees!r}")
         if len(found.swap_rates) != len(found.levels) - 1 or not found.swap_rates:
@@ -121,12 +122,10 @@ class Ladder:
 def student_interval(
     value: float | None, error: float | None, degrees: float, level: float
 ) -> tuple[float, float]:
-    """Return Student's interval; NaN without an error, and a point if the error is 0."""
-    from scipy.special import stdtrit
-
+    """Return Student's interval; NaN where there is no error, and a point where the error is 0."""
     if value is None or error is None or not (degrees > 0 or error == 0):
         return math.nan, math.nan
-    reach = float(stdtrit(degrees, (1 + level) / 2)) * error if error else 0.0
+    reach = student(degrees, (1 + level) / 2) * error if error else 0.0
     return value - reach, value + reach
 
 
@@ -138,9 +137,9 @@ def account(
     first_log_z: float,
     warmup: int,
 ) -> Ladder:
-    """Summarize the chains' statistics [chain, number]; log Z excludes the first `warmup` rounds.
+    """What the chains' [chain, number] notes say; the first `warmup` rounds are left out of log Z.
 
-    At least the first fifth of each chain is excluded. `first_log_z` is log Z at level 0.
+    At least the first fifth of each chain is left out. `first_log_z` is log Z at level 0.
     """
     pairs = len(beta) - 1
     notes = carried[:, own:]
@@ -168,7 +167,7 @@ def account(
 
 
 def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
-    """Refuse impossible statistics, because some of them are array indices."""
+    """Refuse notes that no ladder has: some of them are places in memory."""
     begun = notes[notes.any(axis=1)]
     rounds, trips, length = (begun[:, k] for k in (ROUNDS, TRIPS, LENGTH))
     first, slots = SWAPS + levels - 1, levels * twins
@@ -189,12 +188,12 @@ def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
 def _parts(
     blocks: NDArray[np.float64], many: int, rounds: int, length: int, warmup: int, twins: int
 ) -> list[tuple[NDArray[np.float64], int]]:
-    """Divide a chain's blocks after the warm-up into a few parts: logarithms of sums, and counts.
+    """A chain's blocks after the warm-up, in a few parts: sums' logarithms, and counts.
 
-    Short parts are correlated, and their spread is then too small. If the warm-up extends into the
-    last block, that block is the only part.
+    Short parts depend on each other, and their spread is then too small. Where the warm-up reaches
+    into the last block, that one is all there is.
     """
-    last = -(-rounds // length)  # the current block counts with the rounds it has
+    last = -(-rounds // length)  # the block under way counts as far as it is
     dropped = max(warmup, math.ceil(_DROPPED * rounds))
     first = min(-(-dropped // length), last - 1)
     counts = np.diff(np.minimum(np.arange(last + 1) * length, rounds)) * twins
@@ -206,7 +205,7 @@ def _parts(
 
 
 def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the logarithm of the sum over the first axis."""
+    """The logarithm of the sum over the first axis."""
     top = logs.max(axis=0)
     total: NDArray[np.float64] = top + np.log(np.exp(logs - top).sum(axis=0))
     return np.where(top > EMPTY / 2, total, EMPTY)
@@ -216,18 +215,16 @@ Part = tuple[NDArray[np.float64], int]
 
 
 def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
-    """Compute log Z(1) / Z(0), its standard error, and the error's degrees of freedom.
+    """Log Z(1) / Z(0), its standard error and the degrees of freedom of that.
 
-    The error is computed from the spread of parts of chains. If chains differ by more than their
-    parts explain, it is computed from the spread of chains.
+    The error comes from how parts of chains differ. Where chains differ by more than their parts
+    explain, it comes from how chains differ.
     """
-    from scipy.special import fdtri
-
     parts = [part for own in chains for part in own]
     if not parts:
         return None, None, 0
     value, error = _stepping_stones(parts)
-    if value < EMPTY / 2:  # two temperatures never exchanged
+    if value < EMPTY / 2:  # two temperatures were never seen to exchange
         return None, None, 0
     degrees = len(parts) - 1
     if len(chains) > 1 and error is not None and len(parts) > len(chains):
@@ -236,7 +233,7 @@ def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
             for own in chains
         ]
         _, between = _stepping_stones(whole)
-        limit = float(fdtri(len(chains) - 1, degrees, 1 - _FALSE_ALARM))
+        limit = fisher(len(chains) - 1, degrees, 1 - _FALSE_ALARM)
         if between is not None and between**2 > limit * error**2:
             return value, between, len(chains) - 1
     return value, error, degrees
@@ -245,7 +242,7 @@ def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
 def _stepping_stones(
     parts: list[Part],
 ) -> tuple[float, float | None]:
-    """Estimate log Z(1) / Z(0) by two-sided half steps between levels, with a jackknife error."""
+    """Log Z(1) / Z(0), each step halved and taken from both sides, and a jackknife's error."""
     sums = np.array([total for total, _ in parts])
     counts = np.array([count for _, count in parts], dtype=np.float64)
 
@@ -257,14 +254,14 @@ def _stepping_stones(
     if len(parts) == 1:
         return estimate(every), None
     left_out = _without_each(sums, counts)
-    if left_out.min() < EMPTY / 2:  # without one part, two temperatures have no data
+    if left_out.min() < EMPTY / 2:  # without one part nothing is known of two temperatures
         return estimate(every), None
     spread = float(np.square(left_out - left_out.mean()).sum())
     return estimate(every), math.sqrt(spread * (len(parts) - 1) / len(parts))
 
 
 def _without_each(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the estimates without each part, from the sums before and after it."""
+    """The estimates without each part: from the sums before it and those behind it."""
     before, behind = np.logaddexp.accumulate(sums), np.logaddexp.accumulate(sums[::-1])[::-1]
     none = np.full_like(sums[:1], EMPTY)
     rest = np.logaddexp(np.concatenate([none, before[:-1]]), np.concatenate([behind[1:], none]))

@@ -25,7 +25,7 @@ class Copied(Implicit):
     def __init__(self, group: Implicit, scales: NDArray[np.float64]) -> None:
         if not (scales.min() >= 0.0 and scales.max() <= 1.0):
             raise GraphError(
-                f"copied: scales must lie between 0 and 1, got {scales.min()} to {scales.max()}"
+                f"copied: scales must be between 0 and 1, got {scales.min()} to {scales.max()}"
             )
         variables = group.variables * len(scales)
         vars(self).update(group=group, scales=scales, variables=variables, form=group.form)

@@ -389,7 +389,7 @@ def _read_exponent(kernel: str | PointKernel, exponent: float) -> float:
         names = ", ".join(RULES)
         raise GraphError(f"points: kernel must be {names} or a PointKernel, got {kernel!r}")
     if not isinstance(exponent, int | float | np.number) or not 0 < exponent <= 1000:
-        raise GraphError(f"points: exponent must lie above 0, at most 1000, got {exponent!r}")
+        raise GraphError(f"points: exponent must be above 0 and at most 1000, got {exponent!r}")
     return float(exponent)
 
 
