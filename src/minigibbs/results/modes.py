@@ -1,10 +1,10 @@
-"""Clusters of variables that every chain left in one mode although another is as probable.
+"""Search for probable modes that no chain visited.
 
-Chains that all begin in the same mode agree, and R-hat finds nothing. The model itself knows
-better: this module takes variables that hardly moved in any chain, changes one of them, lets the
-strongly coupled ones follow, and compares log-potentials. A mode that is probable, that no chain
-visited, and that no update of a single variable leads to is reported. So is a variable whose own
-conditional distribution gives another value a share that no chain shows: its moves are rejected.
+Chains that all start in the same mode agree, so R-hat detects nothing. This module uses the model:
+it changes a variable that rarely moved in any chain, updates the strongly coupled ones, and
+compares log-potentials. It reports a mode that is probable, that no chain visited, and that no
+update of a single variable reaches. It also reports a variable whose conditional distribution
+gives another value a probability that no chain shows, because the moves are rejected.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from minigibbs.kernels.layout import EQUAL, TABLE, Model
 from minigibbs.results.marginals import LEAST_SWEEPS, Marginals
 from minigibbs.results.run import Run
 
-_POLARIZED = 0.6  # least share of one value, in every row, of a variable that hardly moved
-_BARRIER = 3.0  # of log-potential: how much less probable the way to the other mode is
-_INFLUENCE = 1.0  # of the variable where a search begins: below it, it does not hold others
-_SHARE = 0.1  # of the other mode, from which its absence is reported
-_UNSEEN = 0.25  # of that share: chains that visited the mode more often have seen it
-_LIKELY = 1.5  # of that share: single values that are seen more often may come from visits
-_EVALUATIONS = 10_000  # factors and conditional distributions that are computed, about 20 us each
+_POLARIZED = 0.6  # least share of one value, in every row, of a variable that rarely moved
+_BARRIER = 3.0  # least log-potential of the other mode over the lowest on the path to it
+_INFLUENCE = 1.0  # least influence of a variable at which a search starts; others move alone
+_SHARE = 0.1  # least share of the other mode whose absence is reported
+_UNSEEN = 0.25  # of that share: chains that spent more time in the mode have visited it
+_LIKELY = 1.5  # of that share: single values with larger marginals may come from visits
+_EVALUATIONS = 10_000  # budget of computed factors and conditional distributions, about 20 us each
 _STUCK = 0.99  # least share of one value, in every row, of a variable whose moves are all rejected
 _STATES = 4  # last states of chains at which variables are compared with their conditionals
 _STUCK_EVALUATIONS = 2_000
-_VALUES = 3  # other values of a variable that are tried
-_LARGEST_TABLE = 4096  # entries of a table that are looked through for undecided variables
-_PASSES = 2  # over the variables around a cluster
-_PROBES = 10_000  # updates in all that test whether modes hold, about 20 us each,
-_PROBE = 2_500  # and from one state,
-_PROBE_SWEEPS = (1, 200)  # of each variable, at least and at most
-_HOLDS = 0.3  # how far shares of values in two modes differ, on average over a cluster
-_FALSE_ALARM = 1e-3  # of marginals that are not uniform although they must be
-_OFF = 0.1  # from uniform, at least
-_MOST_EXPANDED = 20_000  # the same for stencils, which the search expands into pairs
-_MOST_VALUES = 4_000_000  # of all variables together, beyond which nothing is searched
+_VALUES = 3  # other values tried per variable
+_LARGEST_TABLE = 4096  # largest number of table entries searched over undecided variables
+_PASSES = 2  # passes over the variables around a cluster
+_PROBES = 10_000  # budget of all updates that test whether modes are stable, about 20 us each
+_PROBE = 2_500  # updates from one state
+_PROBE_SWEEPS = (1, 200)  # least and largest number of sweeps from one state
+_HOLDS = 0.3  # least difference of the shares of values in two modes, mean over a cluster
+_FALSE_ALARM = 1e-3  # probability of reporting uniform marginals as not uniform
+_OFF = 0.1  # least reported deviation from uniform
+_MOST_EXPANDED = 20_000  # as _MOST_VALUES, for stencils, which the search expands into pairs
+_MOST_VALUES = 4_000_000  # limit on the values of all variables; larger graphs are not searched
 
 
 class Mode(NamedTuple):
     """A probable mode that no chain visited."""
 
-    variable: int  # one of the cluster
-    size: int  # of the cluster
-    share: float  # of the mode, against the one that the chains are in
+    variable: int  # a variable of the cluster
+    size: int  # number of variables in the cluster
+    share: float  # of the mode, relative to the mode of the chains
 
 
 class _SpentError(Exception):
@@ -60,14 +60,14 @@ class _SpentError(Exception):
 
 
 def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
-    """The first probable mode that is found and that no chain visited, or None.
+    """Return the first probable mode found that no chain visited, or None.
 
     Parameters
     ----------
     graph : FactorGraph
         The model. Graphs with implicit factors, and very large ones, are not searched.
     run : Run
-        What the chains recorded, and where they are.
+        Recorded marginals and last states of the chains.
 
     Returns
     -------
@@ -113,10 +113,10 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
 def _stuck(
     graph: FactorGraph, run: Run, marginals: Marginals, candidates: NDArray[np.bool_]
 ) -> Mode | None:
-    """A variable that no chain moved although its conditional distribution says it should.
+    """Return a variable that no chain moved although its conditional distribution says it should.
 
-    The shares must differ at the last state of every chain that is looked at: a chain of exact
-    updates is then accused once in 10,000 runs at most. One chain is too few to tell, unless
+    The shares must differ at the last state of every chain that is checked. The false-alarm rate
+    for chains of exact updates is then at most 1 in 10,000 runs. One chain is not enough, unless
     its sampler rejects moves.
     """
     states = _some_states(run)
@@ -144,16 +144,16 @@ def _stuck(
 
 
 def _some_states(run: Run) -> NDArray[np.int64]:
-    """The last states of a few chains."""
+    """Return the last states of a few chains."""
     assert run.state is not None
     return run.state[:: max(1, len(run.state) // _STATES)][:_STATES].astype(np.int64)
 
 
 def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
-    """A mode that must be there, since a permutation of all values changes nothing.
+    """Return a mode that is implied by the symmetry of the model, and that the chains do not show.
 
-    That holds where all variables have the same values and every factor says whether two agree.
-    All marginals are then uniform. Chains that are all in one mode agree on other ones.
+    If all variables have the same values and factors depend only on which variables agree, all
+    marginals are uniform. Chains that are all in one mode agree on other marginals.
     """
     marginals, size = run.known_marginals, int(graph.sizes[0])
     if marginals is None or not marginals.comparable or not _symmetric(graph):
@@ -172,7 +172,7 @@ def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
 
 
 def _symmetric(graph: FactorGraph) -> bool:
-    """Whether a permutation of values that is the same for all variables changes no energy."""
+    """Return whether permutations of values, the same for all variables, change no energy."""
     if not len(graph) or (graph.sizes != graph.sizes[0]).any() or (graph.evidence >= 0).any():
         return False
     rows = graph.rest.packed.rows
@@ -181,18 +181,18 @@ def _symmetric(graph: FactorGraph) -> bool:
 
 @dataclass
 class _Search:
-    """Modes near a state."""
+    """Search for modes near a state."""
 
     model: Model
-    candidates: NDArray[np.bool_]  # the variables that hardly moved
-    state: NDArray[np.int64]  # the mode that the chains are in
+    candidates: NDArray[np.bool_]  # the variables that rarely moved
+    state: NDArray[np.int64]  # the mode of the chains
     evaluations: int = field(default=0)
     probes: int = field(default=0)
 
     def around(
         self, seed: int, seen: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], float]]:
-        """Probable modes in which `seed` has another value: clusters, their values, and shares.
+        """Yield probable modes in which `seed` has another value: cluster, values and share.
 
         `seen` marks the clusters that were tried.
         """
@@ -215,22 +215,22 @@ class _Search:
         state: NDArray[np.int64],
         rng: np.random.Generator,
     ) -> float:
-        """Estimate the share of time that chains spent in a mode; 1 where it is none.
+        """Estimate the share of time that chains spent in a mode; 1 if it is not a mode.
 
-        Gibbs updates begin in either mode. They show how often single variables have these values
-        without a change of the mode, and whether there are two modes at all: the most probable
-        state of many variables need not lie in one, since there may be too few states like it.
+        Gibbs updates start in either mode. They show how often single variables have these values
+        without a change of mode, and whether two modes exist at all. The most probable state of
+        many variables need not be in a mode, because too few states may be like it.
 
         Parameters
         ----------
         cluster, values : ndarray
             The variables, and their values in the mode.
         pooled : float
-            The mean share of these values in the run.
+            Mean share of these values in the run.
         state : ndarray
-            A state in the mode that the chains are in.
+            A state in the mode of the chains.
         rng : Generator
-            Random numbers.
+            Random number generator.
         """
         there = state.copy()
         there[cluster] = values
@@ -245,7 +245,7 @@ class _Search:
         state: NDArray[np.int64],
         rng: np.random.Generator,
     ) -> float:
-        """Update a cluster and the variables around it; the mean share of the values."""
+        """Update a cluster and the variables around it; return the mean share of the values."""
         around = {other for variable in cluster.tolist() for other in self._neighbors(variable)}
         members = np.array(sorted(around | set(cluster.tolist())))
         sweeps = int(np.clip(_PROBE // len(members), *_PROBE_SWEEPS))
@@ -255,7 +255,7 @@ class _Search:
         self.probes += sweeps * len(members)
         for sweep in range(sweeps):
             for variable in rng.permutation(members).tolist():
-                self.evaluations = spent  # these have a limit of their own
+                self.evaluations = spent  # probes have their own budget
                 logs = self._logs(state, variable)
                 if logs.max() == -np.inf:  # forbidden by neighbors that have not changed yet
                     continue
@@ -265,10 +265,10 @@ class _Search:
         return float(kept[sweeps // 4 :].mean())
 
     def _changed(self, seed: int, value: int) -> tuple[list[int], NDArray[np.int64], float, float]:
-        """Change a variable and let others follow.
+        """Change a variable and let coupled variables follow.
 
-        Returns the cluster, its values, what its change gains, and the least that a part of the
-        change gains: the way to the new mode, one variable after the other.
+        Returns the cluster, its values, the gain of the log-potential, and the lowest gain on the
+        path to the new mode, which changes one variable at a time.
         """
         state, cluster = self.state.copy(), [seed]
         gain = lowest = self._set(state, seed, value)
@@ -298,7 +298,7 @@ class _Search:
         return cluster, values, gain, lowest
 
     def _relax(self, state: NDArray[np.int64], variables: list[int]) -> float:
-        """Give each variable its most probable value in turn; returns what that gains."""
+        """Set each variable to its most probable value in turn; return the gain."""
         gain = 0.0
         for _ in range(_PASSES):
             for variable in variables:
@@ -308,13 +308,13 @@ class _Search:
         return gain
 
     def _set(self, state: NDArray[np.int64], variable: int, value: int) -> float:
-        """Change a variable; returns the difference of the log-potential."""
+        """Change a variable; return the difference of the log-potential."""
         gain = _difference(self._logs(state, variable), int(state[variable]), value)
         state[variable] = value
         return gain
 
     def _neighbors(self, variable: int) -> list[int]:
-        """The free variables that share a factor with this one."""
+        """Return the free variables that share a factor with this one."""
         row, model = self.model.rows[variable], self.model
         found = model.target[row["start"] : row["pair_end"]].tolist()
         for number in model.target[row["pair_end"] : row["unary_begin"]]:
@@ -329,7 +329,7 @@ class _Search:
         variable: int,
         undecided: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
-        """Log-potentials of a variable's values, where undecided variables agree to any of them."""
+        """Return the log-potentials of a variable's values, maximized over undecided variables."""
         model, row = self.model, self.model.rows[variable]
         self.evaluations += 1 + int(row["end"] - row["pair_end"])
         if self.evaluations > _EVALUATIONS:
@@ -353,7 +353,7 @@ class _Search:
         size: int,
         unsettled: NDArray[np.bool_] | None,
     ) -> NDArray[np.float64]:
-        """The same of one factor that is no pair, at the best values of undecided variables."""
+        """Return the part of `_logs` from one factor that is not a pair."""
         slots = self.model.slots[factor["scope_start"] : factor["scope_end"]]
         own, variables = slots["variable"] == variable, slots["variable"]
         undecided = ~own & (False if unsettled is None else unsettled[variables])
@@ -375,13 +375,13 @@ class _Search:
         holds = held == np.count_nonzero(~undecided)
         if factor["form"] == EQUAL:
             holds |= held == 0
-        if undecided.any() and factor["weight"] < 0.0:  # one of them can break it
+        if undecided.any() and factor["weight"] < 0.0:  # an undecided variable can violate it
             holds[:] = False
         return factor["weight"] * holds.astype(np.float64)  # type: ignore[no-any-return]
 
 
 def _difference(logs: NDArray[np.float64], old: int, new: int) -> float:
-    """How much the log-potential grows; -inf into a forbidden value, or out of one."""
+    """Return the increase of the log-potential; -inf if either value is forbidden."""
     if not math.isfinite(logs[new]) or not math.isfinite(logs[old]):
         return -math.inf
     return float(logs[new] - logs[old])
