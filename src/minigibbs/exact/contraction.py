@@ -1,12 +1,13 @@
-"""The numbers of a plan: products of tables on the way up, and what the rest says on the way down.
+"""Evaluation of a plan: products of tables in an upward pass, messages in a downward pass.
 
-A table holds plain numbers, scaled by powers of two, or logarithms where numbers might leave the
-range of doubles. Its first axis is that of rows: evidence sets that are answered together. A table
-that is the same for all rows has one.
+A table contains plain numbers, scaled by powers of two, or logarithms if numbers might leave the
+range of doubles. Its first axis is that of rows: evidence sets that are processed together. A table
+that is equal for all rows has one row.
 
-On the way up every step multiplies two tables and sums variables out. On the way down every node
-gets a table over its own scope: the sum over all other variables of the product of all leaves that
-are not below it. A node's table times that one is its joint marginal, so that no table is divided.
+In the upward pass every step multiplies two tables and sums out variables. In the downward pass
+every node gets a table over its own scope: the product of all leaves that are not below it, summed
+over all other variables. The product of a node's two tables is its joint marginal, so that no table
+is divided.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ from minigibbs.system.watch import current
 
 Numbers = NDArray[np.float64]
 
-SUM, LOGS, LARGEST = "sum", "logs", "largest"  # what a step does with products
+SUM, LOGS, LARGEST = "sum", "logs", "largest"  # operation of a step on the products
 
-_LEAST = -690.0  # logarithm of the least product that is not lost
+_LEAST = -690.0  # logarithm of the smallest product that does not underflow
 _SPARE = 650.0  # see `_Tables._check`
-_LOST = 1e-290  # products of scaled numbers that may have lost digits
-_SCALED = 2.0**100  # numbers beyond it, or below its inverse, are scaled
-_BLAS = 4  # rows and columns from which on matrices are left to BLAS
-_AT_ONCE = 1 << 31  # products between two looks at the clock
+_LOST = 1e-290  # smaller products of scaled numbers may have lost digits
+_SCALED = 2.0**100  # numbers above it, or below its inverse, are rescaled
+_BLAS = 4  # least number of rows and columns for which BLAS is used
+_AT_ONCE = 1 << 31  # products between two checks of the clock
 _AT_ONCE_LOGS = 1 << 20  # the same for entries of tables of logarithms
-_THREADED = 1 << 20  # products that are worth several threads
+_THREADED = 1 << 20  # least number of products for several threads
 _THREADED_BLAS = 1 << 25  # the same for BLAS
-_SLOWNESS = (0.5, 20.0)  # within which machines are believed to be
-_TINY = 1 << 12  # products for which NumPy's own loops are fast enough
-_COLUMNS = 1 << 10  # entries that are copied with one table of places
+_SLOWNESS = (0.5, 20.0)  # limits of the measured slowness of machines
+_TINY = 1 << 12  # number of products up to which NumPy's own loops are fast enough
+_COLUMNS = 1 << 10  # entries that are copied with one table of offsets
 
 
 # choose(variables, rows, weights): the joint value of each row, given log-weights [row, value]
@@ -58,26 +59,26 @@ Choose = Callable[[tuple[int, ...], slice, Numbers], NDArray[np.int64]]
 
 
 class UnderflowError(Exception):
-    """A product of plain numbers might be too small for a double."""
+    """A product of plain numbers might underflow."""
 
 
 class Contraction:
-    """A plan with numbers.
+    """The tables of a plan and their products.
 
     Parameters
     ----------
     plan
-        The products to make.
+        The products to compute.
     sizes
-        How many values each variable may take.
+        Number of possible values of each variable.
     leaves
         A table of logarithms per leaf: [row, ...], with one axis per variable of its scope.
     mode
         SUM for plain numbers, LOGS for logarithms, LARGEST for logarithms of the largest products.
     ranges
-        Sum of the ranges of the factors at each variable, or None where factors hold -inf.
+        Sum of the ranges of the factors at each variable, or None if factors contain -inf.
     card
-        Where plain numbers are multiplied, if not on the processor.
+        The card that multiplies plain numbers; None for the processor.
     """
 
     def __init__(
@@ -91,10 +92,10 @@ class Contraction:
     ) -> None:
         self._card = card if mode == SUM else None
         self.plan, self.sizes, self.mode, self._ranges = plan, sizes, mode, ranges
-        self._sizes: list[int] = sizes.tolist()  # faster to look up one by one
+        self._sizes: list[int] = sizes.tolist()  # faster for single lookups
         self.nodes: list[Numbers] = []
         self._low: list[float] = []  # lower bound of the logarithms of entries that are not 0
-        self._scale: list[Numbers] = []  # [row] logarithm of what the leaves below were divided by
+        self._scale: list[Numbers] = []  # [row] logarithm of the divisor of the leaves below
         for scope, leaf in zip(plan.scopes, leaves, strict=False):
             self._add_leaf(scope, leaf)
 
@@ -115,7 +116,7 @@ class Contraction:
         self._scale.append(top)
 
     def upward(self) -> Numbers:
-        """Make all products; returns log Z of each row, -inf where no state is possible."""
+        """Compute all products; return log Z of each row, -inf if no state is possible."""
         with _own_threads():
             return self._upward()
 
@@ -141,9 +142,9 @@ class Contraction:
         return total
 
     def downward(self) -> dict[int, tuple[tuple[int, ...], Numbers]]:
-        """What the rest says of each leaf, after `upward`: scope and table, up to a factor.
+        """Return the message from all other leaves to each leaf, after `upward`: scope and table.
 
-        Products of steps are freed on the way.
+        Tables are determined up to a factor. Products of steps are freed on the way.
         """
         with _own_threads():
             return self._downward()
@@ -157,7 +158,7 @@ class Contraction:
         for number in range(len(self.plan.steps) - 1, -1, -1):
             current().check()
             step, above = self.plan.steps[number], told.pop(first + number)
-            self.nodes[first + number] = one  # nobody needs it any more
+            self.nodes[first + number] = one  # no longer needed
             for own, other in ((step.left, step.right), (step.right, step.left)):
                 if own < 0:
                     continue
@@ -173,7 +174,7 @@ class Contraction:
         beside: tuple[tuple[int, ...], Numbers, float] | None,
         wanted: tuple[int, ...],
     ) -> tuple[tuple[int, ...], Numbers, float]:
-        """What the rest says of one side of a step, over the variables that it depends on."""
+        """Return the message to one side of a step, over the variables on which it depends."""
         known = set(above[0]) | (set() if beside is None else set(beside[0]))
         scope = tuple(v for v in wanted if v in known)
         if beside is None:
@@ -186,17 +187,17 @@ class Contraction:
         return natural, out, low
 
     def logs(self, node: int) -> Numbers:
-        """The logarithms of a node's table."""
+        """Return the logarithms of a node's table."""
         with np.errstate(divide="ignore"):
             table = self._host(self.nodes[node])
             return table if self.mode != SUM else np.log(table)
 
     def _host(self, table: Any) -> Numbers:
-        """A table in the memory of the processor."""
+        """Return a table in the memory of the processor."""
         return table if self._card is None else self._card.get(table)
 
     def leaf_marginal(self, leaf: int, told: tuple[tuple[int, ...], Numbers]) -> Numbers:
-        """[row, ...] The joint marginal of a leaf's variables."""
+        """Return the joint marginals of a leaf's variables, [row, ...]."""
         scope, known, table = self.plan.scopes[leaf], told[0], self._host(told[1])
         with np.errstate(divide="ignore"):
             rest = table if self.mode != SUM else np.log(table)
@@ -212,16 +213,16 @@ class Contraction:
         return flat.reshape(logs.shape)
 
     def trace(self, states: NDArray[Any], choose: Choose, most: int) -> None:
-        """Set the variables of all states, those summed last first, after `upward`.
+        """Set the variables of all states in reverse order of elimination, after `upward`.
 
         Parameters
         ----------
         states
-            [state, variable] Overwritten.
+            [state, variable], overwritten.
         choose
-            Chooses joint values given log-weights.
+            Function that chooses joint values given log-weights.
         most
-            Weights that are looked up at a time.
+            Number of weights evaluated at a time.
         """
         for step in reversed(self.plan.steps):
             if not step.summed:
@@ -259,7 +260,7 @@ class Contraction:
         b: tuple[tuple[int, ...], Numbers, float] | None,
         scope: tuple[int, ...],
     ) -> tuple[Numbers, Numbers, float]:
-        """The product of two tables over a scope; its scale [row] and a bound of its entries."""
+        """Return the product of two tables over a scope, its scale [row], and a lower bound."""
         if self.mode != SUM:
             if self.mode == LOGS:
                 out = multiply_logs(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
@@ -275,7 +276,7 @@ class Contraction:
         out = times(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
         low = a[2] + (0.0 if b is None else b[2])
         tops = self._host(out.reshape(len(out), -1).max(axis=1))
-        if low < _LEAST:  # the bounds may be too low: look
+        if low < _LEAST:  # the bounds may be loose: compute them
             low = least(a[1]) + (0.0 if b is None else least(b[1]))
             if low < _LEAST:
                 top = math.log(tops.min()) if tops.min() > 0 else -math.inf
@@ -293,11 +294,11 @@ class Contraction:
         return out, scale, low
 
     def _harmless(self, scope: tuple[int, ...], top: float) -> bool:
-        """Whether products below the range of doubles are negligible, given the largest.
+        """Return whether products below the range of doubles are negligible, given the largest.
 
-        The factors at the variables of a scope have a range of e^S together. Either those below
-        or those above have at most e^(S/2). Where the largest entry is at least e^(S/2 - 650), an
-        entry below e^-708 is thus worth less than e^-58 of the whole.
+        The factors at the variables of a scope have a total range of e^S. Either those below or
+        those above have a range of at most e^(S/2). If the largest entry is at least e^(S/2 - 650),
+        an entry below e^-708 therefore contributes less than e^-58 of the total.
         """
         if self._ranges is None:
             return False
@@ -307,9 +308,9 @@ class Contraction:
 
 @cache
 def slowness() -> float:
-    """How many times as long as predicted products take on this machine.
+    """Return the ratio of the measured to the predicted time of products on this machine.
 
-    One product is measured, once per process: of a table of 2^18 entries whose axes must be moved.
+    One product is measured once per process, of a table with 2^18 entries and permuted axes.
     """
     sizes, left = [2] * 21, tuple(range(18))
     right = (3, 7, 11, 18, 19, 20)
@@ -331,12 +332,12 @@ def _libraries() -> ThreadpoolController:
 
 
 def _own_threads() -> AbstractContextManager[Any]:
-    """Let BLAS use one thread: its threads wait actively for each other, ours do not."""
+    """Limit BLAS to one thread, because its threads wait actively for each other, unlike ours."""
     return _libraries().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
 def _least(table: Numbers) -> float:
-    """The logarithm of the least entry that is not 0."""
+    """Return the logarithm of the smallest entry that is not 0."""
     return math.log(table.min(initial=1.0, where=table > 0))
 
 
@@ -348,7 +349,7 @@ def multiply(
     b: Numbers | None,
     scope: tuple[int, ...],
 ) -> Numbers:
-    """The product of two tables, summed over all but the variables of a scope.
+    """Multiply two tables and sum over all variables outside a scope.
 
     The scope must be in the order of `natural_scope`.
     """
@@ -377,11 +378,11 @@ def multiply_logs(
     b: Numbers | None,
     scope: tuple[int, ...],
 ) -> Numbers:
-    """As `multiply`, for tables of logarithms.
+    """Multiply two tables of logarithms as `multiply` does.
 
     Every row of the first matrices and every column of the second is divided by its largest entry,
-    so that plain numbers can be multiplied. The few results that are too small for a double even
-    then are computed one by one.
+    so that plain numbers can be multiplied. The few results that still underflow are computed one
+    by one.
     """
     kept = set(scope)
     other = set(right or ())
@@ -405,7 +406,7 @@ def multiply_logs(
 
 
 def _log_matmul(first: Numbers, second: Numbers, out: Numbers) -> None:
-    """Multiply stacks of matrices of logarithms, the first of which are the larger ones."""
+    """Multiply stacks of matrices of logarithms; the first stack is the larger one."""
     top = _largest(second, 2)
     numbers = np.exp(second - top)
 
@@ -431,7 +432,7 @@ def _log_matmul(first: Numbers, second: Numbers, out: Numbers) -> None:
 
 
 def _largest(table: Numbers, axis: int | tuple[int, ...]) -> Numbers:
-    """The largest entries along some axes, which are kept; 0 for those without a finite one."""
+    """Return the largest entries along some axes, which are kept; 0 if no entry is finite."""
     top = table.max(axis=axis, keepdims=True)
     return np.where(np.isfinite(top), top, 0.0)
 
@@ -439,7 +440,7 @@ def _largest(table: Numbers, axis: int | tuple[int, ...]) -> Numbers:
 def _sum_one_by_one(
     first: Numbers, second: Numbers, places: tuple[NDArray[np.intp], ...], out: Numbers
 ) -> None:
-    """Set some entries of the product of stacks of matrices of logarithms."""
+    """Compute some entries of the product of stacks of matrices of logarithms."""
     length = max(1, _AT_ONCE_LOGS // first.shape[3])
     for begin in range(0, len(places[0]), length):
         e, b, i, k = (some[begin : begin + length] for some in places)
@@ -450,7 +451,7 @@ def _sum_one_by_one(
 def _summed_logs(
     scope: tuple[int, ...], table: Numbers, kept: set[int]
 ) -> tuple[tuple[int, ...], Numbers]:
-    """A table of logarithms with the variables that are not kept summed out."""
+    """Sum a table of logarithms over the variables that are not kept."""
     axes = tuple(1 + k for k, v in enumerate(scope) if v not in kept)
     if not axes:
         return scope, table
@@ -463,7 +464,7 @@ def _summed_logs(
 def _summed(
     scope: tuple[int, ...], table: Numbers, kept: set[int]
 ) -> tuple[tuple[int, ...], Numbers]:
-    """A table with the variables that are not kept summed out."""
+    """Sum a table over the variables that are not kept."""
     axes = tuple(1 + k for k, v in enumerate(scope) if v not in kept)
     if not axes:
         return scope, table
@@ -478,7 +479,7 @@ def _matrices(
     rows: tuple[int, ...],
     columns: tuple[int, ...],
 ) -> Numbers:
-    """[row of evidence, matrix, row, column] A table as a stack of matrices, a view if possible."""
+    """Return a table as matrices [row of evidence, matrix, row, column], a view if possible."""
     shape = [math.prod(sizes[v] for v in some) for some in (both, rows, columns)]
     if scope == (*both, *rows, *columns):
         return table.reshape(len(table), *shape)
@@ -492,7 +493,7 @@ def _matrices(
 
 
 def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -> Numbers:
-    """A table with its axes in another order, contiguous."""
+    """Permute the axes of a table; return a contiguous copy."""
     axes = [0, *(1 + scope.index(v) for v in wanted)]
     view = table.transpose(axes)
     if table.size <= _COLUMNS or not table.flags.c_contiguous:
@@ -513,7 +514,7 @@ def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -
 
 
 def _places(shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Where the entries of some axes lie, the last axis fastest."""
+    """Return the offsets of all entries of some axes, the last axis fastest."""
     places = np.zeros(1, dtype=np.int64)
     for size, stride in zip(shape, strides, strict=True):
         places = (places[:, None] + np.arange(size) * stride).reshape(-1)
@@ -521,7 +522,7 @@ def _places(shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _matmul(a: Numbers, b: Numbers) -> Numbers:
-    """Stacks of matrices multiplied; BLAS where they are large enough."""
+    """Multiply stacks of matrices, with BLAS if they are large enough."""
     rows, matrices = max(len(a), len(b)), a.shape[1]
     shape = (rows, matrices, a.shape[2], b.shape[3])
     products = math.prod(shape) * a.shape[3]
@@ -554,14 +555,14 @@ def _matmul(a: Numbers, b: Numbers) -> Numbers:
 
 
 def _thin_matmul(a: Numbers, b: Numbers, out: Numbers) -> None:
-    """The same for matrices that are too small for BLAS."""
+    """Multiply stacks of matrices that are too small for BLAS."""
     shape = np.array([*out.shape, a.shape[3]], dtype=np.int64)
     steps = [_steps(view) for view in (a, b, out)]
     small_products(_flat(a), _flat(b), _flat(out), steps[0], steps[1], steps[2], shape)
 
 
 def _flat(view: Numbers) -> Numbers:
-    """The numbers from the first entry of a view to its last, as they lie in memory."""
+    """Return the memory from the first to the last entry of a view, as a flat array."""
     last = sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)) // 8
     return np.lib.stride_tricks.as_strided(view, (last + 1,), (8,))
 
@@ -574,7 +575,7 @@ def _steps(view: Numbers) -> NDArray[np.int64]:
 def _pieces(
     matrices: int, length: int, products: int, most: float
 ) -> list[tuple[int, int, int, int]]:
-    """Ranges of matrices, or of one of their axes, of bounded work."""
+    """Return ranges of matrices, or of one of their axes, with bounded work."""
     count = -(-products // _AT_ONCE)
     if products > most:
         count = max(count, os.cpu_count() or 1)
@@ -588,9 +589,9 @@ def _pieces(
 
 
 def in_pieces(work: Callable[[Any], None], pieces: Sequence[Any]) -> None:
-    """Call work on every piece, on threads if there are several.
+    """Call `work` on every piece, on threads if there are several.
 
-    Raises `StopError` if the call under way must end.
+    Raises `StopError` if the current call must end.
     """
     if len(pieces) == 1:
         work(pieces[0])
@@ -611,7 +612,7 @@ def _largest_product(
     b: tuple[tuple[int, ...], Numbers, float] | None,
     scope: tuple[int, ...],
 ) -> Numbers:
-    """The product of two tables of logarithms, maximized over all but a scope."""
+    """Multiply two tables of logarithms and maximize over all variables outside a scope."""
     parts = [a] if b is None else [a, b]
     rows = max(len(part[1]) for part in parts)
     inner = [v for v in dict.fromkeys(v for part in parts for v in part[0]) if v not in scope]
@@ -640,6 +641,6 @@ def _largest_product(
 
 
 def _strides(scope: tuple[int, ...], table: Numbers, axes: Iterable[int]) -> list[int]:
-    """How far an axis moves a flat table; 0 for axes that it does not have."""
+    """Return the strides of a flat table along axes; 0 for axes that it does not have."""
     step = dict(zip(scope, (s // 8 for s in table.strides[1:]), strict=True))
     return [table.strides[0] // 8 if len(table) > 1 else 0, *(step.get(v, 0) for v in axes)]
