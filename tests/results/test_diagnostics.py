@@ -264,8 +264,8 @@ def healthy(name):
 def test_healthy_runs_are_not_accused(name):
     """The limit accounts for the number of values, and for many short chains.
 
-    Each kind of warning has a false-alarm rate of at most 1% for chains that are just long enough,
-    so 5 runs give no warning in 19 of 20 cases. These chains are longer.
+    Each kind of warning has a false-alarm rate of at most 1% for chains that are just long enough.
+    5 runs then give no warning in 19 of 20 cases. These chains are longer.
     """
     graph, options = healthy(name)
     for seed in range(5):

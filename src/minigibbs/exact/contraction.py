@@ -5,9 +5,9 @@ range of doubles. Its first axis is that of rows: evidence sets that are process
 that is equal for all rows has one row.
 
 In the upward pass every step multiplies two tables and sums out variables. In the downward pass
-every node gets a table over its own scope: the product of all leaves that are not below it, summed
-over all other variables. The product of a node's two tables is its joint marginal, so that no table
-is divided.
+every node gets a table over its own scope. It is the product of all leaves that are not below the
+node, summed over all other variables. The product of a node's two tables is its joint marginal, so
+that no table is divided.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _LOST = 1e-290  # smaller products of scaled numbers may have lost digits
 _SCALED = 2.0**100  # numbers above it, or below its inverse, are rescaled
 _BLAS = 4  # least number of rows and columns for which BLAS is used
 _AT_ONCE = 1 << 31  # products between two checks of the clock
-_AT_ONCE_LOGS = 1 << 20  # the same for entries of tables of logarithms
+_AT_ONCE_LOGS = 1 << 20  # entries of tables of logarithms between two checks of the clock
 _THREADED = 1 << 20  # least number of products for several threads
-_THREADED_BLAS = 1 << 25  # the same for BLAS
+_THREADED_BLAS = 1 << 25  # least number of products for several threads of BLAS
 _SLOWNESS = (0.5, 20.0)  # limits of the measured slowness of machines
 _TINY = 1 << 12  # number of products up to which NumPy's own loops are fast enough
 _COLUMNS = 1 << 10  # entries that are copied with one table of offsets

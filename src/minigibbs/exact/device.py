@@ -16,7 +16,7 @@ from minigibbs.errors import SampleError
 from minigibbs.system.optional import optional
 
 FASTER = 30.0  # speed relative to the prediction for a processor
-_SHARE = 0.9  # of the free memory of the GPU
+_SHARE = 0.9  # share of the free memory of the GPU that may be used
 
 
 class Card:

@@ -321,7 +321,7 @@ class _Elimination:
         self.heap: list[tuple[float, float, int]] = []
         self.rank: dict[int, tuple[float, float]] = {}
         self.cliques: dict[int, set[int]] = {}  # in the order of elimination
-        self.entries, self.products = 0.0, 0.0  # of all messages and of all cliques
+        self.entries, self.products = 0.0, 0.0  # total sizes of messages and of cliques
         self.largest, self.variables = 0.0, 0  # log2 of the largest message, and its variables
         for v in variables:
             current().check()

@@ -26,7 +26,7 @@ _COMPARED = 6  # largest number of tables among which the best pair is searched
 _STEP_SECONDS = 3e-5  # fixed time of a product
 _ENTRY_SECONDS = 2e-9  # per entry of the two tables and of the result
 _THIN_SECONDS = 8e-10  # per multiplication in thin matrices
-_BLAS_SECONDS = 6e-11  # the same in matrices of 16 or more rows and columns
+_BLAS_SECONDS = 6e-11  # per multiplication in matrices of 16 or more rows and columns
 PRICES = (_STEP_SECONDS, _ENTRY_SECONDS, _THIN_SECONDS, _BLAS_SECONDS)
 PASSES = 3  # products of the size of a step: one in the upward pass, two in the downward pass
 
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
     left: int
     right: int  # -1 if the left table is only summed
-    scope: tuple[int, ...]  # of the result
+    scope: tuple[int, ...]  # variables of the result
     summed: tuple[int, ...]
 
 
@@ -60,8 +60,8 @@ class Plan:
     steps: tuple[Step, ...]
     roots: tuple[int, ...]
     leaf_of: dict[int, int]
-    entries: float  # of all nodes
-    written: float  # of all leaves
+    entries: float  # entries of all nodes
+    written: float  # entries of all leaves
     largest: float  # entries of the largest node
     largest_leaf: float
     seconds: float  # predicted for all passes

@@ -26,12 +26,12 @@ _PAYS = 0.5  # search time as a share of the predicted time
 _MOST_SECONDS = 8.0  # largest time of a search
 _HOPE_SECONDS = 6.0  # largest time of a search for a plan that fits into memory
 _HOPE_BITS = 4.0  # missing bits of memory that halve this time
-_SHARE = 0.2  # of the time left to the current call
+_SHARE = 0.2  # share of the time left to the current call
 _TRIAL_SECONDS = 5e-8  # fixed time of a rotation
 _WORD_SECONDS = 6e-9  # per word of bits
 _TEMPERATURES = 40
 _ROUNDS = ((6.0, 20.0), (15.0, 30.0))  # inverse temperatures of rounds: new trees, better trees
-_FIRST_SECONDS = 0.02  # of each of the first two rounds; the next two take twice as long
+_FIRST_SECONDS = 0.02  # seconds of each of the first two rounds; the next two are twice as long
 _CROWDED = 1e-8  # seconds per entry if tables do not fit into memory
 
 

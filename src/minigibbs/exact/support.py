@@ -28,7 +28,7 @@ from minigibbs.kernels.support import FOUND, NONE, binding, fold, search
 _NARROW = 32 * 2**20  # bytes of messages up to which states are drawn by elimination
 _MANY = 20_000  # number of variables beyond which a search is tried first
 _MOST_VISITS = 100_000_000  # table entries that the search for a first state reads
-_MORE_VISITS = 100_000_000  # the same for the states of further chains
+_MORE_VISITS = 100_000_000  # table entries that the searches for further chains read
 _LOOKS = 16  # variables considered per decision of a search
 _FAILURES = 100  # failures before the first restart; the limit grows by half at each
 _FOLD_VISITS = 200_000_000  # table entries read to determine connectivity

@@ -174,8 +174,8 @@ def explain(
 ) -> Explanation:
     """Compare the samplers on a graph, with batches from the paper's recipes.
 
-    Bounds and draws are those of the run that `mg.sample` would make with the same scan, backend
-    and number of chains, because these decide which factors the default sampler minibatches.
+    Bounds and draws are those of `mg.sample` with the same scan, backend and number of chains.
+    These determine which factors the default sampler minibatches.
 
     Short trials rank the samplers by processor time per effective sample: the default sampler,
     plain Gibbs, blocked Gibbs, Swendsen-Wang clusters, tempering and exact draws. Another sampler

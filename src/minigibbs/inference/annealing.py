@@ -36,13 +36,13 @@ from minigibbs.system.watch import Watch
 ROUNDS = "rounds"  # end of a search that completed all rounds
 _COOLING = 0.8  # share of a cycle with falling temperatures; then single variables climb
 _CYCLES = 4  # largest number of cycles, each twice as long as the one before
-_LEAST_SWEEPS = 8  # of the first cycle
+_LEAST_SWEEPS = 8  # sweeps of the first cycle
 _TRIAL = 0.005  # seconds of timed updates that determine the number of cycles
 _SEGMENT = 0.1  # target time between two checks of the clock, in seconds
 _STEPS = 64  # least number of temperatures per cycle, if there is time
 _GROWTH = 8  # largest ratio of the lengths of consecutive segments
 _BEYOND = 0.5  # seconds of climbing allowed after the time limit or a signal
-_ROUNDED = 1e-12  # of the largest range: smaller gains may be rounding errors
+_ROUNDED = 1e-12  # share of the largest range: smaller gains may be rounding errors
 _CACHING = 0.25  # share of the remaining time that may be spent on cached fields
 _MOBILE, _FROZEN = 0.5, 1e-4  # share of the highest flip rate; a flip rate
 

@@ -43,7 +43,7 @@ _OBSERVED = 1_000  # independent draws per chain, for observables of exact answe
 _BEYOND = 1.0  # approximate seconds of sampling if the time was too short for any
 _GATHERED = 1e-7  # seconds to collect a chain's counts of one value and compute its error
 _MOST_GATHERED = 0.5  # largest share of the remaining time for that
-_LATE_SHARE = 0.2  # of the time spent, added for plain chains if no result was ready
+_LATE_SHARE = 0.2  # share of the time spent that plain chains get if no result was ready
 _TEMPERED = 1_000_000  # largest number of variables times levels
 
 

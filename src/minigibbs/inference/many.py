@@ -22,9 +22,9 @@ from minigibbs.system.frames import column_of, has_columns, is_missing, names_of
 from minigibbs.system.memory import read_size
 from minigibbs.system.watch import Watch, current
 
-_BATCH_BYTES = 2**27  # of the tables of rows that are evaluated together
-_CELL_BYTES = 48  # per cell of evidence, as an object and as a number
-_MOST_ROWS = 4096  # that are evaluated together
+_BATCH_BYTES = 2**27  # bytes of the tables of rows that are evaluated together
+_CELL_BYTES = 48  # bytes per cell of evidence, as an object and as a number
+_MOST_ROWS = 4096  # rows that are evaluated together
 _TASKS = 16  # groups of rows that are submitted to an executor
 
 

@@ -48,7 +48,7 @@ _TRIAL = 0.02  # seconds of the timed rounds
 _NEVER = 1 << 40  # rounds
 _SEGMENT = 0.2  # target time between two checks of the clock, in seconds
 _GROWTH = 8  # largest ratio of the lengths of consecutive segments
-_SEARCH_BYTES = 4000  # Python objects of a chain
+_SEARCH_BYTES = 4000  # bytes of the Python objects of a chain
 ROUNDS = "rounds"  # end of a search that completed all rounds
 _EQUAL = 1e-9  # relative difference below which energies are equal
 _QUICK, _OVERRATED = 0.02, 20.0  # longer predictions are checked by timing; possible overestimate
@@ -79,10 +79,10 @@ def maximize(
     search: it does not prove that no state is better.
 
     If a ladder does not fit into the time or the memory, or the graph has very many implicit pairs,
-    the graph is annealed instead: one state per chain, no preparations, and implicit groups
-    evaluated by their rules. It is annealed several times, each time longer. If time is up before
-    each variable was compared with all of its values, `best.local_maximum` is False. `best.method`
-    and `best.reason` state the method and why it was chosen.
+    the graph is annealed instead. This needs one state per chain and no preparation, and implicit
+    groups are evaluated by their rules. The graph is annealed several times, each time longer. If
+    time is up before each variable was compared with all of its values, `best.local_maximum` is
+    False. `best.method` and `best.reason` state the method and why it was chosen.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class Found(NamedTuple):
 
     states: NDArray[Any]  # [chain, variable] best state of each chain
     energies: NDArray[np.float64]  # [chain] energies of these states, as in `graph.energy`
-    rounds: int  # of each chain
+    rounds: int  # rounds of each chain
     ended: str  # "rounds", "time", "interrupted" or "terminated"
     local: bool  # whether no change of one variable improves any state
     method: str  # "tempering" or "annealing"; "" if nothing had to be searched

@@ -201,7 +201,7 @@ class _Annealing:
         self._beta, self._swept, self._left = 0.0, 0, 0
         sizes = graph.sizes[graph.evidence < 0]
         first_log_z = float(np.log(sizes).sum()) + graph.offset
-        self._log_z = np.full(populations, first_log_z)  # of each population
+        self._log_z = np.full(populations, first_log_z)  # log Z of each population
         self._noted: list[tuple[float, ...]] = []
 
     def bytes(self, size: int) -> float:

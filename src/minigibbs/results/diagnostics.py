@@ -64,7 +64,7 @@ def rhat(series: ArrayLike) -> Any:
 def of_energy(run: Run, most: int | None = None) -> tuple[float | None, float | None]:
     """Return R-hat and effective sample size of the energy; None if they cannot be computed.
 
-    At most about `most` evenly spaced records per chain are used.
+    About `most` evenly spaced records per chain are used; None for all.
     """
     energy = run.energy
     if energy is None or energy.shape[1] == 0 or not np.isfinite(energy).all():

@@ -31,7 +31,7 @@ LEAST_SWEEPS = 4  # sweeps per chain required for R-hat
 WANTED_CHAINS = 4  # chains for which RHAT_LIMIT is meant, each worth 100 independent draws
 FALSE_ALARM = 0.01  # probability of a warning for chains that are just long enough
 _EVEN = 0.5  # for stopping: stricter than FALSE_ALARM, so that stopped runs rarely get warnings
-_RATIO_FALSE_ALARM = 0.001  # of the test for chains that differ by more than their halves
+_RATIO_FALSE_ALARM = 0.001  # false-alarm rate of the comparison of chains with their halves
 _MOST_TOLERATED = 0.2  # limit of R-hat squared minus 1 for series of many chains
 _LEAST_RATIO = 4.0  # variance ratio from which many chains disagree; it is 1 for chains that mix
 _AT_ONCE = 1 << 22  # draws counted at a time
@@ -80,8 +80,8 @@ class Doubt(NamedTuple):
 class _Spread(NamedTuple):
     """Variances of the indicator of each value; all arrays are [value]."""
 
-    between: NDArray[np.float64]  # of the means of rows
-    within: NDArray[np.float64]  # of single draws, within parts of rows
+    between: NDArray[np.float64]  # variance of the means of rows
+    within: NDArray[np.float64]  # variance of single draws, within parts of rows
     parts: NDArray[np.float64]  # of the means of parts of rows, or of rows that are not split
     inside: NDArray[np.float64] | None  # of the mean of half a row, from its two parts; or None
 

@@ -28,8 +28,8 @@ _POLARIZED = 0.6  # least share of one value, in every row, of a variable that r
 _BARRIER = 3.0  # least log-potential of the other mode over the lowest on the path to it
 _INFLUENCE = 1.0  # least influence of a variable at which a search starts; others move alone
 _SHARE = 0.1  # least share of the other mode whose absence is reported
-_UNSEEN = 0.25  # of that share: chains that spent more time in the mode have visited it
-_LIKELY = 1.5  # of that share: single values with larger marginals may come from visits
+_UNSEEN = 0.25  # fraction of that share: chains that spent more time in the mode have visited it
+_LIKELY = 1.5  # multiple of that share: single values with larger marginals may come from visits
 _EVALUATIONS = 10_000  # budget of computed factors and conditional distributions, about 20 us each
 _STUCK = 0.99  # least share of one value, in every row, of a variable whose moves are all rejected
 _STATES = 4  # last states of chains at which variables are compared with their conditionals
@@ -43,7 +43,7 @@ _PROBE_SWEEPS = (1, 200)  # least and largest number of sweeps from one state
 _HOLDS = 0.3  # least difference of the shares of values in two modes, mean over a cluster
 _FALSE_ALARM = 1e-3  # probability of reporting uniform marginals as not uniform
 _OFF = 0.1  # least reported deviation from uniform
-_MOST_EXPANDED = 20_000  # as _MOST_VALUES, for stencils, which the search expands into pairs
+_MOST_EXPANDED = 20_000  # as _MOST_VALUES for stencils, which the search expands into pairs
 _MOST_VALUES = 4_000_000  # limit on the values of all variables; larger graphs are not searched
 
 
@@ -52,7 +52,7 @@ class Mode(NamedTuple):
 
     variable: int  # a variable of the cluster
     size: int  # number of variables in the cluster
-    share: float  # of the mode, relative to the mode of the chains
+    share: float  # probability of the mode, relative to both modes together
 
 
 class _SpentError(Exception):

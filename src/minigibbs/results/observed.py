@@ -26,13 +26,13 @@ from minigibbs.results.marginals import LEVEL
 from minigibbs.system.boundary import check_level, checked
 
 BLOCK_TIMES = 10.0  # least length of a block in autocorrelation times
-_MOST_BLOCKS = 32  # per row
-_LEAST_BLOCKS = 4  # in all rows together, even of slow chains
-_LEAST_BATCHES = 32  # in all rows together, to estimate an autocorrelation time
+_MOST_BLOCKS = 32  # blocks per row
+_LEAST_BLOCKS = 4  # blocks in all rows together, even of slow chains
+_LEAST_BATCHES = 32  # batches in all rows together, to estimate an autocorrelation time
 _RESAMPLED = 1000  # samples of the bootstrap
 _ENOUGH = 8  # blocks of 10 autocorrelation times per row that make blocks reliable
 _MANY_ROWS = 16  # rows whose differences alone determine the error well
-_FALSE_ALARM = 0.001  # of the test for rows that differ by more than their blocks do
+_FALSE_ALARM = 0.001  # false-alarm rate of the test for rows that differ by more than their blocks
 
 COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelation_time")
 Number = Any  # a float, or an array of them

@@ -63,7 +63,7 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 
 def plot_error(run: Run, axes: Any) -> None:
-    """Plot the marginals' error against updates: thin lines for chains, a thick one for means."""
+    """Plot the marginals' error against updates: one line per chain, a thick line for the mean."""
     if run.error is None:
         raise SampleError("this run kept no error; sample with reference=...")
     updates = run.record_updates

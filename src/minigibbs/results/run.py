@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
 FORMAT = "minigibbs-run-3"
-_BEFORE = ("minigibbs-run-1", "minigibbs-run-2")  # of 0.1 and 0.2: energies have the opposite sign
+_BEFORE = ("minigibbs-run-1", "minigibbs-run-2")  # 0.1 and 0.2: energies have the opposite sign
 FORMATS = (*_BEFORE, FORMAT)
 _ARRAYS = (
     "clock",

@@ -31,18 +31,18 @@ from minigibbs.results.observed import Blocks, Estimate, Observed
 from minigibbs.system.boundary import checked
 
 OVERLAP, ENERGY = "overlap", "energy"
-_MOST_STEPS = 200  # of Newton's method
+_MOST_STEPS = 200  # steps of Newton's method
 _SOLVED = 1e-10  # largest relative error of a count that counts as solved
 _UNSOLVED = 1e-4  # relative error of a count from which there is no solution
 _LEAST_SHARED = 1.0  # least number of records shared by neighboring temperatures
 _LEAST_STEP = 1e-4  # smallest fraction of a Newton step
 _MOST_SHARES = 1 << 26  # number of p_n(k); longer runs are reweighted from every m-th record
 _ROUNDING = 1e-13  # relative, of the convex function that f minimizes
-_BINS = 50  # of P(q)
+_BINS = 50  # bins of P(q)
 _CURVE = 81  # inverse temperatures of a plotted curve
 PARTS = ("value", "error")
 
-Function = Callable[[float, NDArray[np.float64], float], Any]  # of beta, means [number] and log Z
+Function = Callable[[float, NDArray[np.float64], float], Any]  # (beta, means [number], log Z)
 
 
 @checked(SampleError, init=False)

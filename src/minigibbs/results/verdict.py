@@ -24,9 +24,9 @@ _SHORT = 100  # sweeps; with fewer, the largest R-hat of many variables is large
 _ESS_PER_CHAIN = 100  # for up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
 _LEAST_WARMUP = 0.1  # share of all updates, if chains start at one state
 LEAST_TRIPS = 10  # round trips of a temperature ladder per chain
-_FALSE_ALARM_LOG_Z = 1e-4  # of the warning that log Z is too small
+_FALSE_ALARM_LOG_Z = 1e-4  # false-alarm rate of the warning that log Z is too small
 _ROUNDING = 1e-6  # relative error of a log-potential, in single precision on some devices
-_SCATTER = 0.5  # of the wanted ESS, because estimates of it vary by a fifth or more
+_SCATTER = 0.5  # share of the wanted ESS, because estimates of it vary by a fifth or more
 _INDEPENDENT = 0.25  # ESS per rarely recorded energy above which records count as independent
 # Worst first. "fair" has no sign of trouble, but nothing that rules trouble out.
 LEVELS = ("bad", "doubt", "unknown", "fair", "good")
@@ -40,7 +40,7 @@ class Finding:
     headline: str
     words: str  # a paragraph; {} is replaced by the name
     warning: str = ""  # the same in one line, for a terminal; empty if all is well
-    name: str | None = None  # of the variable concerned
+    name: str | None = None  # name of the variable concerned
 
 
 _OTHER_ADVICE = (  # replacements in warnings of `mg.infer` itself
@@ -144,7 +144,7 @@ def _doubted(run: Run) -> Doubt | None:
 def energy_limit(run: Run) -> float:
     """Return the R-hat of the energy from which chains disagree.
 
-    R-hat from few energies varies: with k in half a chain it is 1 + (F - 1) / 2k, where F is a
+    R-hat from few energies varies. With k in half a chain it is 1 + (F - 1) / 2k, where F is a
     variance ratio of eight halves or more. For independent energies, F exceeds 5 about once in
     10,000 times. The limit of 9 leaves a margin for dependent energies.
     """
