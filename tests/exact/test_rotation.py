@@ -76,7 +76,7 @@ def test_prices_of_a_tree_are_those_of_its_plan():
     search = rotation._Search(plan, sizes, math.inf)
     search._round(2.0, 20.0, 1_000)
     made = plan_of_tree(scopes, search.children.tolist(), sizes)
-    assert search._price(0.0) == pytest.approx(made.seconds / 3, rel=0.2)  # components differ
+    assert search._price(0.0) == pytest.approx(made.seconds / 3, rel=0.2)  # except for components
     assert search._made() == pytest.approx(made.made, rel=0.02)
     assert not tree_scopes(scopes, search.children.tolist())[-1]
 

@@ -188,7 +188,7 @@ def _product(scope: tuple[int, ...], parts: list[Part], sizes: list[int]) -> Par
 
 
 def _matched(groups: list[Part], v: int) -> list[Part]:
-    """Multiply the groups by functions of the variable that give all the same mean."""
+    """Multiply the groups by functions of the variable that give them all the same mean."""
     weight = 1.0 / len(groups)
     own = [_others_summed(group, v, weight) for group in groups]
     if any((one == -np.inf).any() for one in own):

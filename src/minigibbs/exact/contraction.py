@@ -493,7 +493,7 @@ def _matrices(
 
 
 def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -> Numbers:
-    """Permute the axes of a table; return a contiguous copy."""
+    """Permute the axes of a table; the result is contiguous."""
     axes = [0, *(1 + scope.index(v) for v in wanted)]
     view = table.transpose(axes)
     if table.size <= _COLUMNS or not table.flags.c_contiguous:

@@ -242,7 +242,7 @@ class EliminationTree:
     graph: FactorGraph
     order: Order
     plan: Plan
-    leaves: tuple[tuple[int, ...], ...]  # factors of each leaf, then of none; pairs come first
+    leaves: tuple[tuple[int, ...], ...]  # factors of each leaf, then of no leaf; pairs first
     sizes: NDArray[np.int64]  # number of possible values of each variable
     alive: NDArray[np.bool_] | None = None  # [sum of sizes] possible values, with hard constraints
     possible: bool = True  # False if pruning found no possible state

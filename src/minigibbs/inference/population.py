@@ -43,7 +43,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import Watch
 
 POPULATIONS = 4  # default number of populations
-_FIRST, _GROWTH = 1024, 4  # first number of replicas if none is given, and its growth
+_FIRST, _GROWTH = 1024, 4  # first number of replicas if none is given, and its growth factor
 _TOGETHER = 8  # replicas whose random numbers are drawn together
 _LONGER = 1.5  # factor by which larger populations may take longer than in proportion
 _HALVINGS = 40  # bisections of the interval of the next temperature

@@ -102,7 +102,7 @@ class _Annealed:
     def run(
         self, sweeps: int, pool: ThreadPoolExecutor, threads: int, watch: Watch
     ) -> NDArray[np.float64] | None:
-        """Anneal all chains; return the logarithms of their weights, or None if time is up."""
+        """Anneal all chains; return the logarithms of their weights, or None if stopped."""
         cuts = np.linspace(0, len(self._own), threads + 1).astype(int).tolist()
         betas, first, count = _schedule(sweeps), 0, 0
         while first < sweeps:

@@ -235,7 +235,7 @@ class Marginals(Shares):
         elif run.kept_draws is not None and len(run.drawn) == len(run.domains):
             draws = run.kept_draws
             counts, visits = count_draws(run, draws)
-            chains = 1.0  # one chain per row is drawn
+            chains = 1.0  # draws come from one chain per row
             if draws.shape[1] >= LEAST_SWEEPS:
                 half = draws[:, : draws.shape[1] // 2]
                 early_counts, early_visits = count_draws(run, half)

@@ -25,7 +25,7 @@ from minigibbs.results.marginals import LEAST_SWEEPS, Marginals
 from minigibbs.results.run import Run
 
 _POLARIZED = 0.6  # least share of one value, in every row, of a variable that rarely moved
-_BARRIER = 3.0  # least log-potential of the other mode over the lowest on the path to it
+_BARRIER = 3.0  # least log-potential of the other mode above the lowest on the path to it
 _INFLUENCE = 1.0  # least influence of a variable at which a search starts; others move alone
 _SHARE = 0.1  # least share of the other mode whose absence is reported
 _UNSEEN = 0.25  # fraction of that share: chains that spent more time in the mode have visited it

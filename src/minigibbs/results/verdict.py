@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
 _FAR = 1.1  # R-hat above which chains clearly disagree; below it they are close to agreement
-_HARDLY = 0.05  # flip rate of poor mixing; models that mix all had twice as much
+_HARDLY = 0.05  # flip rate of poor mixing; all models that mix had twice this rate
 _STUCK = 1.2  # R-hat that longer runs may not reduce
 _SHORT = 100  # sweeps; with fewer, the largest R-hat of many variables is large in any model
 _ESS_PER_CHAIN = 100  # for up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
