@@ -1,4 +1,4 @@
-"""Bounds of log Z hold on every model, and tables of more entries tighten them."""
+"""Bounds on log Z hold on every model, and larger tables tighten them."""
 
 import math
 
@@ -11,7 +11,7 @@ from tests.zoo import IMPLICIT, ZOO
 
 
 def random_model(rng):
-    """A few variables and tables, some with hard constraints."""
+    """Return a model of a few variables and tables, some with hard constraints."""
     count = int(rng.integers(2, 8))
     sizes, groups = rng.integers(1, 4, count), []
     for _ in range(rng.integers(1, 12)):
@@ -74,12 +74,12 @@ def test_answers_have_bounds(tmp_path):
 
 
 def test_large_weights_and_hard_constraints_do_not_overflow():
-    """Warnings of NumPy are errors in the tests."""
+    """NumPy warnings are errors in the tests."""
     rng = np.random.default_rng(0)
     i, j = np.triu_indices(6, 1)
     table = rng.normal(0, 400, (len(i), 3, 3))
     table[rng.random(table.shape) < 0.15] = -np.inf
-    table[:, 0, 0] = 5.0  # one state is possible
+    table[:, 0, 0] = 5.0  # ensures one possible state
     graph = mg.FactorGraph([3] * 6, [mg.Table(np.stack([i, j], axis=1), table)])
     bounds = mg.theory.log_z_bounds(graph, entries=9)
     assert bounds.lower - 1e-6 <= mg.log_partition(graph) <= bounds.upper + 1e-6

@@ -1,4 +1,4 @@
-"""Elimination ends when its call must end."""
+"""Elimination stops when its call must end."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Elimination with the arrays of a card; NumPy stands in for CuPy."""
+"""Elimination with arrays on a GPU; NumPy replaces CuPy."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""Variable elimination: the same answers as enumeration, and refusals before memory is taken."""
+"""Variable elimination: same results as enumeration, and rejections before any allocation."""
 
 import math
 import time
@@ -22,7 +22,7 @@ EVERY = ZOO | IMPLICIT
 
 
 def enumerated(graph):
-    """Marginals and log Z by summing over every state."""
+    """Compute marginals and log Z by summing over every state."""
     everything = mg.theory.Enumeration(graph)
     marginals = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in range(len(graph)):
@@ -86,7 +86,7 @@ def narrow_grid(length, width):
 
 
 def transfer_log_z(graph, length, width):
-    """Log Z of a grid, row by row: a second way to the same number."""
+    """Compute log Z of a grid row by row, independently of elimination."""
     states = np.array(list(np.ndindex(*[2] * width))) * 2 - 1
     weight = np.zeros((length * width, length * width))
     (pairs,) = graph.factors
@@ -103,7 +103,7 @@ def transfer_log_z(graph, length, width):
 
 
 def test_a_long_grid_of_width_ten_takes_seconds():
-    """Measured at 1.5 s on a busy machine; the limit leaves space for slower ones."""
+    """Elimination took 1.5 s on a busy machine; the limit leaves a margin for slower ones."""
     graph = narrow_grid(100, 10)
     begun = time.perf_counter()
     marginals = mg.exact_marginals(graph)
@@ -114,7 +114,7 @@ def test_a_long_grid_of_width_ten_takes_seconds():
 
 
 def test_a_hub_with_many_leaves():
-    """A hub has too many neighbors to count its fill-in; its leaves go first."""
+    """A hub has too many neighbors to count its fill-in, so its leaves are eliminated first."""
     star = mg.FactorGraph([2] * 3001, [mg.Ising([0] * 3000, range(1, 3001), 0.3)])
     assert mg.theory.treewidth_bound(star) == 1
     assert mg.log_partition(star) == pytest.approx(3001 * np.log(2) + 3000 * np.log(np.cosh(0.3)))
@@ -147,7 +147,7 @@ def test_what_is_too_large_is_refused_in_a_moment(case, question):
 def test_the_limit_is_the_memory_of_all_tables():
     graph = narrow_grid(12, 4)
     plan = elimination.EliminationTree.of(graph).plan
-    need = int(plan.entries - plan.written)  # what steps make, beside the factors
+    need = int(plan.entries - plan.written)  # entries of the products, without the factors
     assert not refused(graph, memory=8 * need)
     assert refused(graph, memory=8 * (need - 1))
     with pytest.raises(mg.TooLargeError, match=r"numbers or more.* hold 16\. .*memory="):
@@ -165,7 +165,7 @@ def refused(graph, memory):
 @pytest.mark.parametrize("logs", [False, True])
 @pytest.mark.parametrize("model", ZOO)
 def test_logarithms_give_what_numbers_give(model, logs, monkeypatch):
-    """Small graphs never need them: the limits are moved."""
+    """Small graphs never need logarithms, so the limits are changed."""
     if logs:
         monkeypatch.setattr(contraction, "LEAST", math.inf)
         monkeypatch.setattr(contraction, "SPARE", -math.inf)
@@ -178,7 +178,7 @@ def test_logarithms_give_what_numbers_give(model, logs, monkeypatch):
 
 @pytest.mark.parametrize("strength", [1.0, 400.0, 2000.0])
 def test_strong_couplings_that_pull_against_each_other(strength):
-    """A chain with fixed, different ends: losing small numbers on the way gives a wrong result."""
+    """A chain with different fixed ends: losing small numbers on the way gives a wrong result."""
     n = 6
     graph = mg.FactorGraph(
         [2] * n,
@@ -195,7 +195,7 @@ def test_strong_couplings_that_pull_against_each_other(strength):
 
 @pytest.mark.parametrize("model", ZOO)
 def test_draws_are_independent_draws_of_the_model(model):
-    """Chi-square of 60,000 draws; false alarms: 1 in 10,000. Wrong weights must be caught."""
+    """Chi-square test of 60,000 draws, false-alarm rate 1e-4; wrong weights must be detected."""
     graph = ZOO[model]
     draws = mg.exact_draws(graph, 60_000, seed=5)
     law = naive.distribution(graph)
@@ -210,7 +210,7 @@ def test_draws_of_a_wide_graph_follow_its_marginals():
     graph = narrow_grid(30, 6)
     draws = mg.exact_draws(graph, 40_000, seed=1)
     exact = mg.exact_marginals(graph)[:, 1]
-    # the largest of 180 deviations, in standard errors: above 5 once in 10,000 runs
+    # Largest of 180 deviations, in standard errors: above 5 in 1 of 10,000 runs.
     assert (np.abs(draws.mean(axis=0) - exact) / np.sqrt(exact * (1 - exact) / 40_000)).max() < 5
 
 
@@ -250,7 +250,7 @@ def test_public_models_have_their_published_answers(model):
 
 
 def naive_bayes(features, weight=1.0):
-    """A class with many observed features; half of them favor each value."""
+    """A class with many observed features; half of the features favor each value."""
     graph = mg.FactorGraph(
         [2] * (features + 1), [mg.Ising([0] * features, range(1, features + 1), weight)]
     )
@@ -259,7 +259,7 @@ def naive_bayes(features, weight=1.0):
 
 @pytest.mark.parametrize("features", [745, 746, 3001])
 def test_many_factors_at_one_variable_do_not_underflow(features):
-    """Each feature changes the odds by e^2: the product of all of them is below any double."""
+    """Each feature changes the odds by e^2; the product of all is below the range of doubles."""
     graph = naive_bayes(features)
     want = 1 / (1 + math.exp(-2 * (features % 2)))
     assert mg.exact_marginals(graph)[0, 0] == pytest.approx(want)
@@ -275,7 +275,7 @@ def test_many_factors_at_one_variable_do_not_underflow(features):
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("leaves", [300, 500])
 def test_many_messages_at_one_variable_do_not_underflow(leaves, zeros):
-    """The same with features that are free, and nearly certain of their values."""
+    """As above, with free features that are nearly certain of their values."""
     fields = np.zeros((leaves, 2))
     fields[np.arange(leaves), np.arange(leaves) % 2] = 6.0
     groups = [
@@ -294,7 +294,7 @@ def test_many_messages_at_one_variable_do_not_underflow(leaves, zeros):
 
 
 def test_large_tables_that_oppose_each_other():
-    """Two tables too large to be merged, whose product is below any double everywhere."""
+    """Two tables too large to be merged; their product is below the range of doubles everywhere."""
     size = 70
     first, second = np.zeros((2, size, size))
     first[1:], second[:1] = -720.0, -719.0
@@ -339,11 +339,11 @@ def test_factors_and_temporary_tables_count_as_memory():
     assert mg.log_partition(graph) == pytest.approx(math.log(3000 * (math.exp(2) + 2999)))
     wide = mg.FactorGraph([2] * 22, [mg.Logical("and", [range(22)], 1.0)])
     with pytest.raises(mg.TooLargeError, match="memory="):
-        mg.log_partition(wide, memory=2**26)  # of 2**25 for the table alone
+        mg.log_partition(wide, memory=2**26)  # the table alone needs 2**25
 
 
 def test_exact_answers_at_the_same_time_share_the_memory(monkeypatch):
-    """Each call reserves its memory: if only one fits, the other is refused, or sampled."""
+    """Each call reserves its memory; if only one fits, the other is rejected or sampled."""
     graph = mg.models.ising_lattice(14, 0.3, periodic=False)
     size = elimination.EliminationTree.of(graph).size
     monkeypatch.setattr(memory, "_physical", lambda: int(1.5 * size))

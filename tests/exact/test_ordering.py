@@ -1,4 +1,4 @@
-"""Elimination orders and plans: good, repeatable, and kept with the graph."""
+"""Elimination orders and plans: good, reproducible, and cached with the graph."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def grid(side):
 
 
 def width_of(order, pairs, count):
-    """The induced width of an order, by elimination with Python sets."""
+    """Compute the induced width of an order by elimination with Python sets."""
     near = {v: set() for v in range(count)}
     for a, b in pairs:
         near[a].add(b)
@@ -42,7 +42,7 @@ def test_an_order_has_the_width_and_the_cost_that_it_states(sizes):
 
 
 def test_a_sweep_from_a_corner_is_found_on_grids():
-    """Row by row costs 400 * 2^21 products; a diagonal sweep a fifth of that."""
+    """Row by row needs 400 * 2^21 products; a diagonal sweep needs a fifth of them."""
     order = EliminationTree.of(grid(20)).order
     assert order.width == 20
     assert order.products < 2**27.5
@@ -119,12 +119,12 @@ def test_a_plan_that_follows_another_gives_the_same_answers(seed):
 
 def test_a_known_order_is_used_where_the_search_finds_none_better():
     sizes, scopes = np.full(6, 2), [np.array([[k, k + 1] for k in range(5)], dtype=np.int32)]
-    known = Order((9, 5, 4, 3, 2, 1, 0), 1, 0.0, 0.0)  # of a graph with more variables
+    known = Order((9, 5, 4, 3, 2, 1, 0), 1, 0.0, 0.0)  # from a graph with more variables
     assert order_variables(sizes, scopes, 1e6, known).variables == (5, 4, 3, 2, 1, 0)
 
 
 def test_small_tables_are_collected_before_a_large_one_is_multiplied():
-    """On a grid of 16 x 16 most steps must not touch a table of the full width."""
+    """On a grid of 16 x 16, most steps must avoid tables of the full width."""
     plan = EliminationTree.of(grid(16)).plan
     large = [step for step in plan.steps if len(step.scope) >= 14]
     assert any(len(step.summed) > 2 for step in large)

@@ -1,4 +1,4 @@
-"""Questions to exact answers: the same as summing over every state."""
+"""Queries of exact answers give the same results as summing over every state."""
 
 import math
 
@@ -24,7 +24,7 @@ CHAIN = mg.FactorGraph(
 
 
 def law(graph):
-    """All states and their probabilities."""
+    """Return all states and their probabilities."""
     states = np.array(naive.states(graph))
     return states, naive.distribution(graph)
 
@@ -130,7 +130,7 @@ def test_observables_of_exact_answers_are_exact():
     energies = np.array([CHAIN.energy(x) for x in states])
     assert seen["energy"].mean == pytest.approx(float(probability @ energies))
     assert [seen[name].error for name in ("both", "ones")] == [0.0, 0.0]
-    assert seen["own"].error > 0  # measured
+    assert seen["own"].error > 0  # measured on draws
     assert set(seen) == set(observe)
     assert len(seen.to_pandas()) == 5
 

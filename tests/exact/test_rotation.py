@@ -1,4 +1,4 @@
-"""Plans improved by rotations: the same numbers for less work."""
+"""Plans improved by rotations: same results with less work."""
 
 import math
 
@@ -15,7 +15,7 @@ from minigibbs.system.watch import Watch
 
 
 def pieces(count, seed):
-    """Scopes and tables of random factors on variables of two to four values."""
+    """Return scopes and tables of random factors on variables with two to four values."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(2, 5, count)
     scopes = [
@@ -28,14 +28,14 @@ def pieces(count, seed):
 
 
 def random_pairs(count):
-    """A graph with three edges per variable on average."""
+    """Return a graph with three edges per variable on average."""
     rng = np.random.default_rng(1)
     pairs = [rng.choice(count, 2, replace=False) for _ in range(3 * count // 2)]
     return mg.FactorGraph([2] * count, [mg.Ising(*np.array(pairs).T, 0.3)])
 
 
 def answers(plan, sizes, tables):
-    """Log Z and the marginals of all leaves."""
+    """Compute log Z and the marginals of all leaves."""
     made = Contraction(plan, sizes, tables)
     log_z = made.upward()
     return log_z, list(map(made.joints(), range(plan.leaves)))
@@ -47,7 +47,7 @@ def test_a_rotated_plan_gives_the_same_answers(monkeypatch, seed):
     sizes, scopes, tables = pieces(14, seed)
     plan = make_plan(range(14), scopes, sizes)
     search = rotation._Search(plan, sizes, math.inf)
-    search._round(0.1, 0.1, 5_000)  # any tree, far from the best
+    search._round(0.1, 0.1, 5_000)  # an arbitrary tree, far from the best
     random = plan_of_tree(scopes, search.children.tolist(), sizes)
     assert random.steps != plan.steps
     for other in (random, rotated(plan, sizes, math.inf)):
@@ -140,7 +140,7 @@ def test_trees_for_draws_sum_few_variables_at_a_time(monkeypatch):
 
 @pytest.mark.parametrize("spread", [1.0, 300.0, 2000.0])
 def test_products_of_logarithms_keep_their_digits(spread):
-    """The entries differ by far more than a double's range, and some are 0."""
+    """The entries differ by far more than the range of doubles, and some are 0."""
     rng = np.random.default_rng(1)
     sizes, left, right = [3, 4, 5, 2, 3], (0, 1, 2), (1, 3, 2, 4)
     a = spread * rng.normal(size=(1, 3, 4, 5))

@@ -1,4 +1,4 @@
-"""Hard constraints: exact answers, initial states, and whether moves connect the states."""
+"""Hard constraints: exact answers, initial states, and connectivity of the states."""
 
 import json
 import math
@@ -78,7 +78,7 @@ def test_draws_have_the_law(model):
 
 
 def test_numbers_that_leave_the_range_of_doubles():
-    """A value that leaves 1,000 others free against one that fixes them all: 3^1000 to 1."""
+    """One value leaves 1,000 other variables free, the other fixes them all: 3^1000 to 1."""
     n, push = 1001, 1000 * np.log(3.0)
     fixes = np.zeros((2, 3))
     fixes[0, 1:] = ZERO
@@ -89,13 +89,13 @@ def test_numbers_that_leave_the_range_of_doubles():
 
 
 def test_zeros_make_models_narrower():
-    """A grid of too high treewidth, in which evidence fixes everything except a corner."""
+    """Evidence fixes everything except a corner of a grid whose treewidth is too high."""
     side = 40
     site = np.arange(side * side).reshape(side, side)
     steps = np.concatenate(
         [np.stack([site[:, :-1], site[:, 1:]], -1), np.stack([site[:-1].T, site[1:].T], -1)]
     ).reshape(-1, 2)
-    rises = mg.Table(steps, [[0.2, 0.1], [ZERO, 0.4]])  # values do not fall along either axis
+    rises = mg.Table(steps, [[0.2, 0.1], [ZERO, 0.4]])  # values do not decrease along either axis
     graph = mg.FactorGraph([2] * site.size, [rises])
     with pytest.raises(mg.TooLargeError):
         mg.exact_marginals(graph, memory=2**20)
@@ -128,7 +128,7 @@ def test_real_models(name):
 
 
 def check_rows(graph, rows):
-    """Marginals against known ones, over the states of the file."""
+    """Compare marginals with known ones, over the states in the file."""
     found = mg.exact_marginals(graph)
     for variable, row in enumerate(rows):
         left = graph.domains.kept.get(variable, np.arange(graph.sizes[variable]))
@@ -178,7 +178,7 @@ def test_a_search_finds_all_possible_states(model, monkeypatch):
 
 
 def pigeons(holes):
-    """One more pigeon than holes: impossible, and hard to see."""
+    """One more pigeon than holes: impossible, and hard to prove."""
     n = holes + 1
     pairs = [[i, j] for i in range(n) for j in range(i + 1, n)]
     return mg.FactorGraph([holes] * n, [mg.Table(pairs, differ(holes))])
@@ -206,9 +206,9 @@ def test_further_chains_go_without_a_search_of_their_own(monkeypatch):
 
 
 def test_a_hard_problem_is_solved():
-    """Three-colorings of a random graph with 4.2 neighbors per site: tight, of high treewidth."""
+    """Three-colorings of a random graph with 4.2 neighbors per site: hard, high treewidth."""
     n, rng = 400, np.random.default_rng(8)
-    color = rng.integers(0, 3, n)  # planted, so that there is one
+    color = rng.integers(0, 3, n)  # planted, so that a coloring exists
     pairs = rng.integers(0, n, (3000, 2))
     pairs = pairs[color[pairs[:, 0]] != color[pairs[:, 1]]][: int(2.1 * n)]
     graph = mg.FactorGraph([3] * n, [mg.Table(pairs, differ(3))])
@@ -220,7 +220,7 @@ def test_a_hard_problem_is_solved():
 
 
 def parities(n, width, rng):
-    """Equations of exclusive or, each of `width` variables: deterministic relations."""
+    """Exclusive-or equations of `width` variables each: deterministic relations."""
     even = np.where(np.indices((2,) * width).sum(axis=0) % 2 == 0, 0.0, ZERO)
     return mg.FactorGraph(
         [2] * n, [mg.Table([rng.choice(n, width, False) for _ in range(n)], even)]
@@ -234,7 +234,7 @@ def test_deterministic_relations_are_satisfied():
 
 
 def components(graph):
-    """The number of connected components of the possible states, by search."""
+    """Count the connected components of the possible states, by search."""
     left = {tuple(x) for x in possible_states(graph).tolist()}
     parts = 0
     while left:
@@ -261,7 +261,7 @@ def test_reach_is_what_walking_says():
 
 
 def test_folding_proves_what_cannot_be_enumerated():
-    """Independent sets of a large graph: every variable may go to 0."""
+    """Independent sets of a large graph: every variable can be set to 0."""
     n, rng = 3000, np.random.default_rng(1)
     pairs = rng.integers(0, n, (9000, 2))
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
@@ -270,14 +270,14 @@ def test_folding_proves_what_cannot_be_enumerated():
 
 
 def test_reach_after_pruning():
-    """What evidence settles is no obstacle."""
+    """Variables that evidence fixes do not separate states."""
     graph = mg.FactorGraph([2, 2, 2], [mg.Table([[0, 1]], SAME), mg.Ising([1], [2], 0.5)])
     assert reach(graph) == SPLIT
     assert reach(graph.condition({0: 1})) == CONNECTED
 
 
 def test_reach_of_more_variables_than_arrays_have_axes():
-    """Folding leaves one value to each of 80 variables, and two to each of two."""
+    """Folding leaves one value for each of 80 variables, and two values for two variables."""
     chain = mg.Table([[k, k + 1] for k in range(79)], NOT_BOTH)
     graph = mg.FactorGraph([2] * 82, [chain, mg.Table([[80, 81]], SAME)])
     assert reach(graph) == SPLIT

@@ -1,4 +1,4 @@
-"""The text of explain, and its predictions."""
+"""Text and predictions of `explain`."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_solve_never_gives_negative_costs():
 
 
 def test_solve_leans_on_typical_costs_where_kinds_cannot_be_told_apart():
-    """Two kinds that always come together, on a machine half as fast as the typical one."""
+    """Two kinds that always occur together, on a machine half as fast as the typical one."""
     rows = [({"update": 1.0, "read": r, "slot": r}, 20.0 + 12.0 * r) for r in (1.0, 10.0, 100.0)]
     found = costs.solve(rows, {"update": 10.0, "read": 2.0, "slot": 4.0})
     assert found == pytest.approx({"update": 20.0, "read": 4.0, "slot": 8.0}, rel=0.01)
@@ -64,7 +64,7 @@ def test_operations_agree_with_the_counters(sampler, kinds, field):
     run = sample(graph, sampler, updates=updates, chains=1, seed=1, record=(), progress=False)
     counted = getattr(run.info, field) / updates
     expected = sum(sampler.operations(graph).get(kind, 0.0) for kind in kinds)
-    # means of 40,000 counts with variance below 50: standard error 0.035 at most
+    # Means of 40,000 counts with variance below 50: standard error at most 0.035.
     assert counted == pytest.approx(expected, rel=0.02, abs=0.15)
 
 
@@ -92,7 +92,7 @@ def test_table_has_a_row_per_sampler_and_says_what_cannot_run():
 
 
 def test_trials_rank_samplers_that_move_many_variables():
-    """At the critical temperature chains of single updates mix slowly, clusters do not."""
+    """At the critical temperature, single-variable updates mix slowly and cluster updates fast."""
     explanation = mg.explain(mg.models.ising_lattice(32, 0.4407), COSTS, trials=1.0)
     assert explanation.recommended == "swendsen-wang"
     assert "effective sample took" in explanation.why
@@ -108,7 +108,7 @@ def test_trials_rank_samplers_that_move_many_variables():
 
 
 def test_chains_that_are_stuck_are_not_called_fast():
-    """Spins that all agree: each chain stays in one of two modes."""
+    """All spins agree: each chain stays in one of two modes."""
     pairs = [(i, j) for i in range(20) for j in range(i)]
     graph = mg.FactorGraph([2] * 20, [mg.Ising(*np.array(pairs).T, 1.0)])
     found = {one.sampler: one for one in mg.explain(graph, COSTS, trials=1.0).trials}
@@ -207,7 +207,7 @@ def test_the_footnote_says_which_scan_the_slowdown_is_about():
 
 
 def test_a_bound_of_no_use_is_not_called_a_guarantee():
-    """A tail of L = 40, drawn with a small theta: the bound is e to the many."""
+    """A minibatched part with L = 40 and a small theta: the bound is astronomically large."""
     graph = mg.FactorGraph([2] * 400, [mg.Complete(400, 0.1, kind="ising")])
     loose = mg.PoissonGibbs(theta=0.01)
     assert loose.guaranteed_slowdown(graph) > 1e6
@@ -219,7 +219,7 @@ def test_a_bound_of_no_use_is_not_called_a_guarantee():
 
 
 def test_a_condition_does_not_make_a_loose_bound_a_guarantee():
-    """Strong fields bind the spins: MIN-Gibbs redraws its estimates hardly ever."""
+    """Strong fields fix the spins: MIN-Gibbs almost never redraws its estimates."""
     graph = mg.FactorGraph([2] * 2, [mg.Unary([0, 1], [0.0, 30.0])])
     sampler = mg.MinGibbs()
     assert sampler.proviso(graph).startswith("no guarantee of use")
@@ -229,7 +229,7 @@ def test_a_condition_does_not_make_a_loose_bound_a_guarantee():
 
 
 def test_nothing_is_left_to_explain():
-    """Evidence on every variable, or one value for each."""
+    """Evidence on every variable, or a single value per variable."""
     pair = [mg.Potts([0], [1], 0.5)]
     clamped = mg.FactorGraph([2, 2], pair).condition({0: 1, 1: 0})
     for graph in (clamped, mg.FactorGraph([1, 1], pair)):
@@ -240,7 +240,7 @@ def test_nothing_is_left_to_explain():
 
 
 def test_promises_are_those_of_the_split_that_runs():
-    """Chains that wait for each other minibatch factors that a single chain evaluates."""
+    """Synchronized chains minibatch factors that a single chain evaluates."""
     for graph, bound in (
         (mg.models.curie_weiss(600, 2.0), 2.457),
         (mg.models.curie_weiss(1500, 5.0), 4.555),
@@ -267,7 +267,7 @@ def test_a_run_states_its_scan_its_lanes_and_what_is_proven():
     assert (info.scan, info.lanes) == ("chromatic", 64)
     assert "at most 3.91 times smaller than for plain Gibbs (chromatic scan)" in info.guarantee
     assert "the spectral gap of a random scan would be at most 2.46" in info.guarantee
-    # the mean of 24,000 Poisson counts: off by 0.1 with a chance below 1e-8
+    # Mean of 24,000 Poisson counts: an error of 0.1 has a probability below 1e-8.
     assert info.minibatch_draws / info.updates == pytest.approx(6.656, abs=0.1)
     for scan, said in (
         ("random", "plain Gibbs, with the same spectral gap"),

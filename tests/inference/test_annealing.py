@@ -1,4 +1,4 @@
-"""Searches without temperature ladders: fields, annealing, and when they are used."""
+"""Searches without temperature ladders: fields, annealing, and the choice of these searches."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ GRAPHS = {
 
 @pytest.fixture
 def no_ladder(monkeypatch):
-    """Every ladder is too large."""
+    """Reject every ladder as too large."""
 
     def refuse(*_):
         raise TooLargeError("too large")
@@ -44,7 +44,7 @@ def possible_states(graph, count):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_greedy_updates_take_the_best_value_of_each_variable(name):
-    """Against energies of all values, along a path of changes that running sums must follow."""
+    """Compare with energies of all values, along a path of changes that updates running sums."""
     graph = GRAPHS[name]
     order = np.flatnonzero((graph.evidence < 0) & (graph.sizes > 1)).astype(np.int32)
     walk = _Walk(graph, order)
@@ -62,7 +62,7 @@ def test_greedy_updates_take_the_best_value_of_each_variable(name):
 
 @pytest.mark.parametrize("name", ["potts", "ising", "implicit-complete", "implicit-points"])
 def test_updates_at_a_temperature_follow_the_conditional_distribution(name):
-    """By a chi-square of 4,000 updates of one variable; false alarms in one of 10,000 seeds."""
+    """Chi-square test of 4,000 updates of one variable; false-alarm rate 1e-4."""
     from scipy.stats import chisquare
 
     graph = GRAPHS.get(name) or next(g for key, g in GRAPHS.items() if name in key)
@@ -81,7 +81,7 @@ def test_updates_at_a_temperature_follow_the_conditional_distribution(name):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_annealing_finds_the_maximum_of_small_graphs(name, no_ladder):
-    """Some chain of 8 finds it; where constraints are hard, single moves may not lead there."""
+    """Some chain of 8 finds it; with hard constraints, single moves may not reach it."""
     graph = GRAPHS[name]
     best = mg.maximize(graph, rounds=400, chains=8, seed=1, **QUIET)
     assert best.energy == graph.energy(best.state)
@@ -93,7 +93,7 @@ def test_annealing_finds_the_maximum_of_small_graphs(name, no_ladder):
 
 
 def test_a_seed_fixes_an_annealing(no_ladder, monkeypatch):
-    """On one and two threads, and however updates are cut into segments."""
+    """The result is the same on one and two threads, and for any division into segments."""
     options = {"rounds": 30, "chains": 2, "seed": 3, **QUIET}
     first, second = (mg.maximize(CLOUDS, threads=t, **options) for t in (1, 2))
     np.testing.assert_array_equal(first.state, second.state)
@@ -103,7 +103,7 @@ def test_a_seed_fixes_an_annealing(no_ladder, monkeypatch):
 
 
 def clouds(kind):
-    """Two clouds of points that hardly interact, and 70 points at one place."""
+    """Two clouds of points that hardly interact, and 70 coinciding points."""
     rng = np.random.default_rng(4)
     near, far = rng.normal(0, 1, (80, 2)), rng.normal(0, 1, (80, 2)) + 50.0
     places = np.concatenate([near, far, np.full((70, 2), 3.0)])
@@ -122,7 +122,7 @@ CLOUDS = clouds("potts")
 @pytest.mark.parametrize("kind", ["potts", "ising"])
 @pytest.mark.parametrize("left", [math.inf, 0.0], ids=["cached", "direct"])
 def test_fields_of_points_follow_the_changes(kind, left):
-    """The gain that is noted is the difference of two log-potentials, after 1,000 updates."""
+    """The recorded gain is the difference of two log-potentials, after 1,000 updates."""
     graph, rng = clouds(kind), np.random.default_rng(5)
     walk = _Walk(graph, np.arange(len(graph), dtype=np.int32), 1, left)
     assert walk.cached == (left > 0.0)
@@ -136,7 +136,7 @@ def test_fields_of_points_follow_the_changes(kind, left):
 
 
 def test_later_cycles_cool_where_variables_freeze(no_ladder):
-    """Spins without pairs freeze at log-odds of the order of 10: beta of 10 for fields of 1."""
+    """Spins without pairs freeze at log-odds of about 10: beta of 10 for fields of 1."""
     from minigibbs.inference.annealing import _Cooling
 
     cooling = _Cooling(1e-4, 1e4)
@@ -165,7 +165,7 @@ def test_an_annealing_ends_by_time_and_by_signals(no_ladder):
 
 
 def points(variables):
-    """A Potts model of points in the plane, with fields."""
+    """Return a Potts model of points in the plane, with fields."""
     places = np.random.default_rng(1).uniform(0, 40, (variables, 2))
     fields = np.random.default_rng(2).normal(0, 1, (variables, 3))
     groups = [mg.Points(places, weight=0.2), mg.Unary(range(variables), fields)]
@@ -222,7 +222,7 @@ def test_preparations_must_fit_into_half_of_the_time():
 
 
 def test_a_ladder_that_does_not_fit_into_the_time_gives_way(monkeypatch):
-    """`infer` samples without temperatures, and says why; `sample_until` refuses."""
+    """`infer` samples without temperatures and gives the reason; `sample_until` raises."""
     i, j = np.array(list(itertools.combinations(range(60), 2))).T
     graph = mg.FactorGraph([3] * 60, [mg.Potts(i, j, np.where((i + j) % 3, 0.2, -0.2))])
     monkeypatch.setattr("minigibbs.samplers.tempering.copies.COPY_SECONDS", 1.0)

@@ -1,4 +1,4 @@
-"""`mg.infer`: exact if that fits, else sampled; it states the method, the reason, warnings."""
+"""`mg.infer`: exact if possible, else sampled; it states method, reason and warnings."""
 
 import json
 import time
@@ -38,7 +38,7 @@ def test_small_graphs_are_answered_exactly(graph):
 
 @pytest.mark.parametrize("name", [*ZOO, *HARD])
 def test_the_same_by_sampling(name):
-    """Five standard errors at most, of four chains; eight of log Z, of sixteen parts."""
+    """At most five standard errors from four chains; eight for log Z, from sixteen parts."""
     graph = (ZOO | HARD)[name]
     exact = mg.infer(graph)
     answer = mg.infer(graph, "20s", exact=False, standard_error=0.01, seed=1, **QUIET)
@@ -62,7 +62,7 @@ def test_implicit_models_are_sampled_where_they_are_too_wide():
     assert "implicit" in answer.reason
     assert answer.log_z is None
     assert abs(answer.marginals[:, 1] - 0.5).max() < 0.12
-    assert mg.infer(IMPLICIT["complete"]).exact  # a small one is stored for it
+    assert mg.infer(IMPLICIT["complete"]).exact  # a small one is stored
 
 
 @pytest.mark.parametrize(("shift", "warned"), [(0.0, False), (-50.0, True), (50.0, True)])
@@ -76,7 +76,7 @@ def test_log_z_outside_its_proven_bounds_is_warned_of(shift, warned):
 
 
 def test_weak_models_are_left_to_single_chains():
-    """Dobrushin's condition; log Z still comes from a ladder."""
+    """Dobrushin's condition holds; log Z still comes from a ladder."""
     grid = mg.models.ising_lattice(side=6, beta=0.05)
     assert grid.influence < 1.0
     answer = mg.infer(grid, "4s", exact=False, seed=1, standard_error=0.02, **QUIET)
@@ -115,7 +115,7 @@ def test_chains_answer_where_a_ladder_does_not_fit_into_the_time(monkeypatch):
 def test_an_exact_answer_that_takes_too_long_is_given_up(monkeypatch):
     grid = mg.models.ising_lattice(side=6, beta=0.3, periodic=False)
     monkeypatch.setattr(EliminationTree, "seconds", 0.0)
-    monkeypatch.setattr(inference, "_EXACT", 0.0)  # all of the time that elimination gets
+    monkeypatch.setattr(inference, "_EXACT", 0.0)  # elimination gets no time
     answer = mg.infer(grid, "1s", standard_error=0.1, seed=1, **QUIET)
     assert not answer.exact
     assert "took longer than" in answer.reason
@@ -176,7 +176,7 @@ def test_everything_clamped_and_one_variable():
 
 
 def test_too_few_round_trips_are_said():
-    """Two levels far apart never exchange; the ladder that is found for a magnet does."""
+    """Two distant levels never exchange states; the levels chosen for a magnet do."""
     i, j = np.triu_indices(30, 1)
     weights = np.random.default_rng(1).normal(0, 3.0, len(i))
     glass = mg.FactorGraph([2] * 30, [mg.Ising(i, j, weights)])
@@ -199,9 +199,9 @@ def test_an_answer_has_marginals_however_short_the_time(beta, monkeypatch):
     assert any("too short" in text for text in answer.warnings)
     np.testing.assert_array_equal(answer.run.clock, np.full(4, 4 * 900))
     np.testing.assert_allclose(answer.marginals.sum(axis=1), 1.0)
-    assert (answer.standard_errors > 0.05).all()  # four sweeps of four chains know next to nothing
+    assert (answer.standard_errors > 0.05).all()  # from four sweeps of four chains
     assert answer.log_z is None
-    assert answer.run.info.seed != 1  # which led to where it starts
+    assert answer.run.info.seed != 1  # that seed led to the initial states
 
 
 def test_a_short_time_that_is_enough_is_not_complained_of():
@@ -330,7 +330,7 @@ def test_weights_that_hide_others_in_rounding_are_warned_of(options):
 
 
 def test_infer_does_not_send_its_users_to_infer():
-    """Poor mixing on a dense model gives a warning, with advice on other samplers."""
+    """Poor mixing on a dense model gives a warning with advice on other samplers."""
     pairs = [(i, j) for i in range(60) for j in range(i)]
     graph = mg.FactorGraph([2] * 60, [mg.Ising(*np.array(pairs).T, 0.2)])
     answer = mg.infer(graph, "1s", exact=False, sampler=mg.Gibbs(), seed=1, progress=False)

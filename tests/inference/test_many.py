@@ -1,4 +1,4 @@
-"""`infer_many`: the same as `infer` with each row as evidence."""
+"""`infer_many` gives the same results as `infer` with each row as evidence."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ FRAME = {"a": ["no", None, "yes", "yes"], "c": [0.0, math.nan, 1.0, math.nan], "
 
 
 def each(graph, rows):
-    """By one call per row."""
+    """Infer with one call per row."""
     return [mg.infer(graph.condition(row), progress=False) for row in rows]
 
 

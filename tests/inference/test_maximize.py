@@ -1,4 +1,4 @@
-"""`mg.maximize` against enumeration, dynamic programming and planted states."""
+"""`mg.maximize` compared with enumeration, dynamic programming and planted states."""
 
 import importlib
 import itertools
@@ -27,7 +27,7 @@ SMALL = {
 
 
 def all_states(graph):
-    """Every state that agrees with the evidence."""
+    """Return every state that agrees with the evidence."""
     choices = [
         range(size) if value < 0 else [value]
         for size, value in zip(graph.sizes.tolist(), graph.evidence.tolist(), strict=True)
@@ -37,7 +37,7 @@ def all_states(graph):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_maximum_of_small_graphs(name):
-    """60 rounds of four ladders on at most a few thousand states must all find it."""
+    """60 rounds of four ladders on at most a few thousand states must all find the maximum."""
     graph = SMALL[name]
     best = mg.maximize(graph, rounds=60, seed=1, **QUIET)
     assert best.energy == pytest.approx(graph.energy(all_states(graph)).min(), abs=1e-9)
@@ -72,7 +72,7 @@ def test_everything_clamped():
 
 
 def grid(side, weights):
-    """Spins on a square, and the couplings by rows and by columns."""
+    """Return spins on a square lattice with couplings along rows and columns."""
     at = np.arange(side * side).reshape(side, side)
     across, down = weights
     factors = [
@@ -83,7 +83,7 @@ def grid(side, weights):
 
 
 def best_of_grid(side, across, down):
-    """The largest energy, a row at a time: each row's best given the next."""
+    """Compute the largest log-potential by dynamic programming over rows."""
     rows = np.array(list(itertools.product([-1, 1], repeat=side)))
 
     best = np.zeros(len(rows))
@@ -111,7 +111,7 @@ def test_the_oracle_of_grids_by_enumeration():
 
 
 def test_a_planted_state():
-    """Couplings that a hidden state satisfies, all of them: its energy is the largest there is."""
+    """A hidden state satisfies all couplings, so its log-potential is the largest possible."""
     rng = np.random.default_rng(3)
     i, j = np.array([pair for pair in itertools.combinations(range(40), 2) if rng.random() < 0.2]).T
     hidden = rng.choice([-1, 1], 40)
@@ -131,7 +131,7 @@ def test_a_ferromagnet():
 
 
 def test_colors_with_zeros():
-    """A ring of 30 has a proper coloring only if no two neighbors agree; some colors pay."""
+    """A ring of 30 in which neighbors must differ; some colors are favored."""
     ring = [[k, (k + 1) % 30] for k in range(30)]
     likes = np.where(np.arange(30) % 3 == 0, 2.0, 1.0)[:, None] * [1.0, 0.0, 0.0]
     differ = np.where(np.eye(3) > 0, -np.inf, 0.0)
@@ -139,13 +139,13 @@ def test_colors_with_zeros():
     best = mg.maximize(graph, rounds=400, seed=1, **QUIET)
     colors = best.state.tolist()
     assert all(a != b for a, b in itertools.pairwise([*colors, colors[0]]))
-    assert best.energy == -20.0  # every third pays 2, and those between hold no two of 1 beside it
+    assert best.energy == -20.0  # every third site gains 2; its neighbors cannot gain 1
 
 
 def test_a_zero_that_would_pay_to_break():
-    """Ten variables that must be equal, the first clamped to what the nine others dislike.
+    """Ten variables must be equal; the first is clamped to the value that the other nine disfavor.
 
-    One broken zero would let all nine have their way, at more than a soft zero costs.
+    Breaking one constraint would free all nine, for a gain larger than the cost of a soft zero.
     """
     equal = mg.Table([[k, k + 1] for k in range(9)], [[0.0, -np.inf], [-np.inf, 0.0]])
     graph = mg.FactorGraph([2] * 10, [equal, mg.Unary(range(1, 10), [0.0, 1.0])])
@@ -187,7 +187,7 @@ def test_the_seconds_of_a_search_leave_out_compiling(monkeypatch):
 
 
 def test_the_choice_is_explained():
-    """Tempering where its rounds fit into the time, annealing of a million spins elsewhere."""
+    """Tempering if its rounds fit into the time, else annealing, as for many spins."""
     best = mg.maximize(ZOO["ising"], "100ms", seed=1, threads=1, **QUIET)
     assert best.method == "tempering"
     assert "fit into the time" in best.reason
@@ -240,7 +240,7 @@ def test_a_search_anneals_where_temperatures_take_too_long(monkeypatch):
 
 
 def test_levels_reach_from_flat_to_frozen():
-    graph = mg.models.potts_rbf()  # most of its factors are nearly nothing
+    graph = mg.models.potts_rbf()  # most of its factors are almost 0
     beta = first_levels(graph, None, 24)
     assert beta[0] == 0.0
     assert (np.diff(beta) > 0).all()

@@ -1,4 +1,4 @@
-"""Population annealing: log Z and marginals against enumeration, families, resampling."""
+"""Population annealing: log Z and marginals compared with enumeration, families, resampling."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def annealed(graph, seed=1, population=500, chains=4, **options):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_answers_are_those_of_enumeration(name):
-    """Log Z and every marginal of 20 seeds, pooled: FALSE_ALARM for all numbers of a model."""
+    """Pool log Z and every marginal over 20 seeds; FALSE_ALARM for all numbers of a model."""
     graph = MODELS[name]
     exact = mg.infer(graph)
     answers = [annealed(graph, seed) for seed in range(20)]
@@ -48,10 +48,10 @@ def test_answers_are_those_of_enumeration(name):
 
 
 def test_errors_are_as_large_as_the_spread():
-    """Predicted variances against the variances over 40 seeds, with 39 degrees of freedom.
+    """Compare predicted variances with the variances over 40 seeds, with 39 degrees of freedom.
 
-    Systematic resampling varies less than the predicted variance assumes, so that errors may be up
-    to twice too large. They may not be too small.
+    Systematic resampling varies less than the predicted variance assumes. Errors may therefore be
+    up to twice too large, but not too small.
     """
     answers = [annealed(SIGNS, seed, population=200) for seed in range(40)]
     log_z = np.array([answer.log_z for answer in answers])
@@ -65,7 +65,7 @@ def test_errors_are_as_large_as_the_spread():
 
 
 def test_weights_that_are_off_are_caught(monkeypatch):
-    """A negative control: resampling by weights of a step that is 5% too long fails."""
+    """Negative control: resampling with weights of a step that is 5% too long must fail."""
     exact = mg.infer(SIGNS)
     wrong = _Annealing._energies
     monkeypatch.setattr(_Annealing, "_energies", lambda self: 1.05 * wrong(self))
@@ -75,7 +75,7 @@ def test_weights_that_are_off_are_caught(monkeypatch):
 
 
 def test_what_is_noted_at_every_temperature():
-    """Log Z and energies at the temperatures on the way, of 20 populations of 500."""
+    """Check log Z and energies at the intermediate temperatures, of 20 populations of 500."""
     answer, known = annealed(SIGNS, chains=20), Enumeration(SIGNS)
     found = answer.population
     for k, beta in enumerate(found.betas):
@@ -139,7 +139,7 @@ def test_populations_grow_until_errors_are_small():
 
 
 def test_systematic_resampling():
-    """Every index occurs floor or ceil of its expectation times, and on average its expectation."""
+    """Every index occurs floor or ceil of its expectation, and on average its expectation."""
     weights = np.array([0.5, 2.0, 0.0, 1.5, 0.0])
     expected = 5 * weights / weights.sum()
     offsets = (np.arange(4000) + 0.5) / 4000

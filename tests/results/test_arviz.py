@@ -1,4 +1,4 @@
-"""ArviZ: its own functions on our runs, unchanged."""
+"""ArviZ functions work on our runs without changes."""
 
 import warnings
 
@@ -34,7 +34,7 @@ def test_events_that_tell_nothing_are_left_out():
 
 
 def test_draws_are_signed():
-    """ArviZ subtracts; 0 - 1 in an unsigned type would be 255."""
+    """ArviZ subtracts draws; 0 - 1 in an unsigned type would be 255."""
     run = sample(ZOO["potts"], updates=400)
     assert run.draws.dtype == np.uint8
     x = run.to_arviz()["posterior"]["x"]
@@ -59,7 +59,7 @@ def test_our_own_ess_and_rhat_are_those_of_arviz(kind):
     for _ in range(60):
         series = SERIES[kind](rng, (int(rng.integers(1, 9)), int(rng.integers(4, 120))))
         if (series == series[0, 0]).all() or np.isinf(diagnostics.rhat(series)):
-            continue  # constant chains have answers of our own
+            continue  # constant chains have their own results
         with np.errstate(all="ignore"):
             expected = (
                 array_stats.ess(series, **axes),
@@ -104,7 +104,7 @@ def test_summary_ess_and_rhat():
 
 @pytest.fixture(scope="module")
 def arviz_plots():
-    """arviz-plots, if it is compatible with the installed Matplotlib and xarray."""
+    """Return arviz-plots if it is compatible with the installed Matplotlib and xarray."""
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     draws = np.random.default_rng(0).normal(size=(4, 50))
@@ -113,13 +113,13 @@ def arviz_plots():
             warnings.simplefilter("ignore")
             module = pytest.importorskip("arviz_plots")
             module.plot_trace(arviz_base.from_dict({"posterior": {"mu": draws}}))
-    except Exception as error:  # on a tree that is not ours
+    except Exception as error:  # raised for a tree that is not ours
         pytest.skip(f"arviz-plots does not work here: {error}")
     yield module
     matplotlib.pyplot.close("all")
 
 
-@pytest.mark.filterwarnings("ignore")  # of arviz-plots about its own dependencies
+@pytest.mark.filterwarnings("ignore")  # arviz-plots warns about its own dependencies
 @pytest.mark.parametrize("name", ["plot_trace", "plot_rank", "plot_dist", "plot_autocorr"])
 def test_plots(arviz_plots, name):
     tree = sample(described(), updates=150).to_arviz(indicators=True)

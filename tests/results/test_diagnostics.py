@@ -1,4 +1,4 @@
-"""Diagnostics from marginals: R-hat, standard errors and intervals by hand, and their coverage."""
+"""Diagnostics from marginals: R-hat, errors and intervals computed by hand; coverage."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ real = pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in 
 
 
 def marginals(counts, visits, sizes, sweeps=None, chains=1.0, fixed=None):
-    """Marginals from counts by hand; by default the number of sweeps is the number of visits."""
+    """Create marginals from given counts; by default there is one sweep per visit."""
     counts, visits, sizes = np.array(counts), np.array(visits), np.array(sizes)
     return Marginals(
         counts,
@@ -32,7 +32,7 @@ def marginals(counts, visits, sizes, sweeps=None, chains=1.0, fixed=None):
 
 
 def unseen(draws):
-    """Agresti and Coull's estimate for a value never seen: two more visits in four more draws."""
+    """Agresti and Coull's variance of a value never seen: two more visits in four more draws."""
     share = 2 / (draws + 4)
     return share * (1 - share) / (draws + 4)
 
@@ -59,7 +59,7 @@ def test_the_worst_variable_is_found_and_the_others_are_counted():
     counts = [even + even + odd + [25, 75], even + even + odd[::-1] + [35, 65]]
     found = marginals(counts, [100, 100], [2] * 4)
     assert (found.worst.variable, found.worst.apart) == (2, 2)
-    # half the distance of two rows, and almost nothing for values not seen in 100 draws
+    # Half the distance between two rows, and almost nothing for values not seen in 100 draws.
     assert found.standard_errors[4] == pytest.approx(np.sqrt(0.4**2 + unseen(100)))
     assert found.standard_errors[4] == pytest.approx(0.4, rel=1e-3)
     assert found.spread.tolist() == pytest.approx([0, 0, 0.8, 0.1])
@@ -81,7 +81,7 @@ def test_what_tells_nothing(counts, visits):
 
 
 def test_a_row_of_many_chains_varies_less_than_a_chain():
-    """Four rows of 25 chains each: the same R-hat as of chains, the same error as of rows."""
+    """Four rows of 25 chains each have the R-hat of chains and the error of rows."""
     one = marginals([[60, 40], [50, 50], [45, 55], [55, 45]], [100] * 4, [2])
     many = replace(one, chains=25.0)
     between = np.var([0.6, 0.5, 0.45, 0.55], ddof=1)
@@ -106,12 +106,12 @@ def test_standard_errors_by_hand():
 
 
 def test_a_value_never_seen_is_not_certain():
-    """Nor is one that was seen alone, unless nothing else is possible."""
+    """A value that was always seen is not certain either, unless no other is possible."""
     counts = [[60, 40, 0, 100, 0, 100, 0, 100]] * 4
     found = marginals(counts, [100] * 4, [3, 2, 2, 1], fixed=[False, False, True, True])
     errors, (low, high) = found.standard_errors, found.intervals().T
     assert errors[2] == errors[3] == errors[4] == pytest.approx(np.sqrt(unseen(200)))
-    # after 200 draws without it, a value's probability is below 3/200 with 95% (Hanley 1983)
+    # After 200 draws without it, a value's probability is below 3/200 at 95% (Hanley 1983).
     assert 3 / 200 < high[2] < 3 * 3 / 200
     assert low[3] < 1.0
     assert errors[5:].tolist() == [0.0, 0.0, 0.0]
@@ -124,13 +124,13 @@ def test_a_run_knows_which_variables_are_fixed():
     ).condition({3: 1})
     run = sample(graph, sweeps=200, start=[0, 0, 0, 1], seed=1, progress=False)
     assert run.clamped.tolist() == [False, False, False, True]
-    assert run.marginals[0].tolist() == [1.0, 0.0]  # by its energy, which only we know
+    assert run.marginals[0].tolist() == [1.0, 0.0]  # by its energy, which is not analyzed
     assert (run.standard_errors[:2] > 0).all()
     assert (run.standard_errors[2:] == 0).all()
 
 
 def test_draws_alone_count_no_more_than_there_are():
-    """Fifty draws of each chain, a hundred sweeps apart: 200 draws, and not 10,000."""
+    """Fifty draws per chain, a hundred sweeps apart: 200 draws, not 10,000."""
     graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, -50.0])])
     run = sample(graph, sweeps=5000, thin=100, record="draws", seed=1, progress=False)
     found = Marginals.of(run)
@@ -139,7 +139,7 @@ def test_draws_alone_count_no_more_than_there_are():
 
 
 def test_a_model_that_does_not_mix_is_told_of():
-    """Two modes of 100 spins: chains start in either at random, and never leave it."""
+    """Two modes of 100 spins: chains start in either at random and never leave it."""
     i, j = np.triu_indices(100, 1)
     graph = mg.FactorGraph(np.full(100, 2), [mg.Ising(i, j, 0.1)])
     summary = mg.sample(graph, sweeps=200, seed=1, progress=False).summary()
@@ -149,9 +149,9 @@ def test_a_model_that_does_not_mix_is_told_of():
 
 
 def coverage(graph, truth, seeds, sweeps, width=None, warmup=100, **options):
-    """By run, the share of values whose interval covers the truth.
+    """Return for each run the share of values whose interval covers the truth.
 
-    With `width`, intervals reach `width` standard errors; else they are the library's.
+    With `width`, intervals extend `width` standard errors; otherwise they are the library's.
     """
     shares = []
     for seed in range(seeds):
@@ -166,7 +166,7 @@ def coverage(graph, truth, seeds, sweeps, width=None, warmup=100, **options):
 
 
 def ring(states=3, variables=6):
-    """A ring of weak pairs in weak fields: 729 states, no value rare, all draws nearly free."""
+    """Return a ring of weak pairs in weak fields: 729 states, no rare values, fast mixing."""
     field = np.random.default_rng(5).normal(size=(variables, states)) / 2
     k = np.arange(variables)
     factors = [mg.Potts(k, (k + 1) % variables, 0.4), mg.Unary(k, field)]
@@ -175,12 +175,13 @@ def ring(states=3, variables=6):
 
 @pytest.mark.parametrize("scan", ["random", "systematic"])
 def test_intervals_of_four_chains_cover_the_truth(scan):
-    """300 runs, 18 values each: between 93% and 97.5% of the intervals cover.
+    """300 runs with 18 values each: 93% to 97.5% of the intervals cover.
 
-    A value misses with probability 5%. Were all values of a run independent, the share would spread
-    by sqrt(0.05 * 0.95 / 5400) = 0.3%; were all of a run missed together, by 1.3%. The observed
-    spread over the runs is 0.3%. So 93% is 6 spreads below 95%. Values that were never seen add a
-    percent to the coverage after 300 sweeps, and 97.5% is as far above that sum.
+    A value misses with probability 5%. If all values of a run were independent, the standard
+    deviation of the share would be sqrt(0.05 * 0.95 / 5400) = 0.3%. If all values of a run missed
+    together, it would be 1.3%. The observed standard deviation over the runs is 0.3%, so 93% is 6
+    standard deviations below 95%. The variance added for values never seen raises the coverage by
+    1% after 300 sweeps, and 97.5% is as far above that sum.
     """
     graph = ring()
     shares = coverage(graph, naive.marginals(graph).ravel(), 300, 300, scan=scan, threads=1)
@@ -189,16 +190,16 @@ def test_intervals_of_four_chains_cover_the_truth(scan):
 
 
 def test_plain_normal_intervals_would_not_cover():
-    """The test above sees the difference between Student and Gauss: 4 chains, 3 degrees."""
+    """The test above detects the difference between Student and Gauss: 4 chains, 3 degrees."""
     graph = ring()
     truth = naive.marginals(graph).ravel()
     shares = coverage(graph, truth, 300, 300, width=stats.norm.ppf(0.5 + LEVEL / 2), threads=1)
-    # P(|t| < 1.96) = 85.5% for 3 degrees of freedom
+    # P(|t| < 1.96) = 85.5% for 3 degrees of freedom.
     assert shares.mean() == pytest.approx(0.855, abs=0.025)
 
 
 def test_intervals_of_rare_values_cover_the_truth():
-    """Values of 1 in 100 to 1 in 5,000, expected 0.1 to 12 times in 600 draws: none covers less.
+    """Values of 1 in 100 to 1 in 5,000, expected 0.1 to 12 times in 600 draws, are covered.
 
     Most are never seen, and their intervals are conservative. 300 runs estimate the share of one
     value with a standard error of 1.3%, and 90% is 4 standard errors below 95%.
@@ -236,9 +237,9 @@ def test_real_models_that_do_not_mix_are_told_of(model):
 def test_real_models_that_mix_keep_their_promise(model):
     """Over 20 runs 95% of the intervals cover the truth.
 
-    The values of a run miss together, so that its share spreads by more than a binomial's; how much
-    is seen over the runs. Their mean spreads by sqrt(20) less, and 4 of those are allowed (one
-    false alarm in 3,000 by Student's t), and a percent for values that were never seen.
+    The values of a run miss together, so the share varies more than a binomial. Its standard
+    deviation is estimated from the runs. The mean over 20 runs may deviate by 4 standard errors
+    (one false alarm in 3,000 by Student's t), plus 1% for values that were never seen.
     """
     graph = mg.read(DATA / f"{model}.uai")
     truth = uai.read_marginals(DATA / f"{model}.uai.MAR")
@@ -251,7 +252,7 @@ def test_real_models_that_mix_keep_their_promise(model):
 
 
 def healthy(name):
-    """A model that mixes, and options of a run that is long enough."""
+    """Return a model that mixes, and options of a run that is long enough."""
     coins = mg.FactorGraph([2] * 20, [mg.Unary(range(20), [0.0, 0.0])])
     return {
         "lattice": (mg.models.ising_lattice(side=60, beta=0.3), {"sweeps": 400}),
@@ -262,10 +263,10 @@ def healthy(name):
 
 @pytest.mark.parametrize("name", ["lattice", "many chains", "near criticality"])
 def test_healthy_runs_are_not_accused(name):
-    """The limit allows for the number of values, and for many short chains.
+    """The limit accounts for the number of values, and for many short chains.
 
-    Each kind of warning has a false-alarm rate of at most 1% for chains that are just long enough,
-    so that 5 runs are all silent in 19 of 20 cases; these chains are longer.
+    Each kind of warning has a false-alarm rate of at most 1% for chains that are just long enough.
+    5 runs then give no warning in 19 of 20 cases. These chains are longer.
     """
     graph, options = healthy(name)
     for seed in range(5):
@@ -278,10 +279,11 @@ def test_the_largest_of_many_values_is_compared_with_a_larger_limit():
 
 
 def test_the_limit_has_the_false_alarm_rate_that_it_states():
-    """Eight half-chains of 50 values, whose means vary as at R-hat 1.01: 1% exceed it.
+    """Eight half-chains of 50 values, whose means vary as at R-hat 1.01: 1% exceed the limit.
 
-    Of 4,000 trials 40 are expected, with a spread of 6; 5 spreads are allowed (false alarm 1e-6),
-    and more below, since the values of a trial are independent and Bonferroni's bound is not tight.
+    40 of 4,000 trials are expected, with a standard deviation of 6. Five standard deviations are
+    allowed above (false-alarm rate 1e-6). More are allowed below, because the values of a trial are
+    independent and Bonferroni's bound is not tight.
     """
     rng = np.random.default_rng(1)
     excess = 0.0201 * rng.chisquare(7, size=(4000, 50)) / 7
@@ -290,7 +292,7 @@ def test_the_limit_has_the_false_alarm_rate_that_it_states():
 
 
 def halves(first, last, visits=500):
-    """Marginals of one spin from the share of ones in both halves of each chain."""
+    """Create marginals of one spin from the share of ones in both halves of each chain."""
     early = np.rint(visits * np.array([1 - np.array(first), first]).T).astype(int)
     late = np.rint(visits * np.array([1 - np.array(last), last]).T).astype(int)
     whole = marginals(early + late, [2 * visits] * len(first), [2])
@@ -312,7 +314,7 @@ def test_halves_that_differ_are_slow_and_chains_that_differ_are_apart():
 
 
 def one_slow_variable(seed, copies=200, independent=50, wide=1.0):
-    """Marginals of spins that are all copies of one, with so many draws in each half of a chain."""
+    """Create marginals of spins that copy one, with `independent` draws in each half-chain."""
     rng = np.random.default_rng(seed)
     found = halves(*np.clip(0.5 + 0.5 * wide * rng.normal(size=(2, 4)) / independent**0.5, 0, 1))
     many = {"counts": 2 * copies, "sizes": copies, "early_counts": 2 * copies, "fixed": copies}
@@ -323,10 +325,10 @@ def one_slow_variable(seed, copies=200, independent=50, wide=1.0):
 
 
 def test_many_variables_that_depend_on_one_slow_one_are_compared_together():
-    """A Potts model of 100 variables whose chains change their mode now and then.
+    """A Potts model of 100 variables whose chains change their mode occasionally.
 
-    In 3 of 40 runs a marginal was off by more than 0.1 without a warning, since the limit for a
-    single value of 200 allows for 200 independent ones.
+    In 3 of 40 runs a marginal was off by more than 0.1 without a warning, because the limit for one
+    of 200 values allows for 200 independent ones.
     """
     graph = mg.FactorGraph([3] * 100, [mg.Potts(*np.triu_indices(100, 1), 0.029)])
     for seed in (0, 7):
@@ -338,7 +340,8 @@ def test_many_variables_that_depend_on_one_slow_one_are_compared_together():
 def test_the_ess_of_all_values_has_the_false_alarm_rate_that_it_states():
     """Halves of four chains with 50 draws each: 1% of runs have an ESS below the limit.
 
-    Of 2,000 trials 20 are expected, with a spread of 4.5; 4 spreads are allowed (false alarm 1e-4).
+    20 of 2,000 trials are expected, with a standard deviation of 4.5. Four standard deviations are
+    allowed (false-alarm rate 1e-4).
     """
     trials = [one_slow_variable(seed) for seed in range(2000)]
     assert trials[0].compared == 200
@@ -376,17 +379,17 @@ def test_a_single_row_that_is_not_split_has_no_least_ess():
 
 
 def test_split_rhat_of_marginals_is_that_of_arviz():
-    """On draws of a single variable: ranks of an indicator are the indicator."""
+    """Draws of a single variable, because ranking does not change an indicator."""
     graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 0.5])])
     run = sample(graph, sweeps=400, seed=2, thin=1, record=("marginals", "draws"), progress=False)
     want = diagnostics.rhat(run.draws[:, :, 0])
-    # ArviZ divides by one less than there are draws
+    # ArviZ divides by the number of draws minus 1.
     assert run.summary().value_rhat == pytest.approx(want, abs=1.5 / 200)
     assert run.early_visits.tolist() == [200] * 4
 
 
 def test_a_shared_drift_from_one_state_is_warned_of():
-    """A field pulls all chains away from where they begin, which no comparison of chains shows."""
+    """A field pulls all chains away from their start, which no comparison of chains shows."""
     base = mg.models.curie_weiss(500, 1.2)
     field = mg.Unary(range(500), np.tile([0.0, -0.1], (500, 1)))
     graph = mg.FactorGraph([2] * 500, [*base.factors, field])
@@ -399,9 +402,9 @@ def test_a_shared_drift_from_one_state_is_warned_of():
 
 
 def test_chains_of_a_symmetric_model_begin_in_different_modes():
-    """100 spins with two modes: no run of 12 has all its chains in one of them, unwarned.
+    """100 spins with two modes: no run of 12 has all chains in one of them without a warning.
 
-    From random states one run of eight has.
+    From random states, one run in eight has.
     """
     graph = mg.models.curie_weiss(100, 1.5)
     for seed in range(12):
@@ -414,8 +417,8 @@ def test_chains_of_a_symmetric_model_begin_in_different_modes():
 def test_intervals_cover_also_where_no_warning_is_shown():
     """Two strongly coupled spins, runs of 300 sweeps: warnings do not select narrow intervals.
 
-    600 runs, of which more than 200 are unwarned: their share of 95% has a spread of at most 1.6%,
-    and 89% is 4 of those below (false alarm 1e-4). It was 63%.
+    More than 200 of 600 runs have no warning. Their share of 95% has a standard deviation of at
+    most 1.6%, and 89% is 4 of these below (false-alarm rate 1e-4). It was 63% before.
     """
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1.5)])
     covered = []

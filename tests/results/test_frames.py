@@ -1,4 +1,4 @@
-"""Marginals as frames."""
+"""Marginals as pandas frames."""
 
 import csv
 
@@ -28,14 +28,14 @@ def test_one_row_per_variable_and_value():
         np.testing.assert_allclose(rows["probability"], expected.probability)
     by_variable = frame.groupby("variable", observed=True)["probability"].sum()
     np.testing.assert_allclose(by_variable, 1.0)
-    assert list(by_variable.index) == ["height", "sky", "wet"]  # the graph's order
+    assert list(by_variable.index) == ["height", "sky", "wet"]  # order of the graph
 
 
 def test_standard_errors_come_from_the_chains():
     run = sample(ZOO["potts"], updates=600, chains=5)
     frame = run.to_pandas()
     chains = run.chain_marginals.reshape(5, -1)
-    draws = 5 * (600 / 4) / 2  # two sweeps of each chain for one
+    draws = 5 * (600 / 4) / 2  # one draw per two sweeps of each chain
     errors = np.sqrt(chains.var(axis=0, ddof=1) / 5 + unseen(draws))
     np.testing.assert_allclose(frame["standard_error"], errors)
     reach = stats.t(4).ppf(0.975) * errors
@@ -47,7 +47,7 @@ def test_standard_errors_come_from_the_chains():
 
 @pytest.mark.parametrize("graph", [described(), ZOO["evidence"]], ids=["described", "evidence"])
 def test_frame_file_and_run_give_the_same_numbers(graph, tmp_path):
-    """CSV shows probabilities in full and the rest to four digits."""
+    """CSV has probabilities in full precision and all else to four digits."""
     run = sample(graph, updates=600)
     frame = run.to_pandas()
     tables.write_csv(run, tmp_path / "m.csv")
@@ -66,7 +66,7 @@ def test_frame_file_and_run_give_the_same_numbers(graph, tmp_path):
 
 
 def test_standard_errors_are_of_the_right_size():
-    """The spread of pooled marginals over 200 runs is what a run states, within about a fifth."""
+    """The spread of pooled marginals over 200 runs matches the stated errors within a fifth."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.3), mg.Unary([0], [0.0, 0.5])])
     exact = mg.exact_marginals(graph).ravel()
     frames = [
@@ -74,8 +74,8 @@ def test_standard_errors_are_of_the_right_size():
         for seed in range(200)
     ]
     scores = [(frame["probability"] - exact) / frame["standard_error"] for frame in frames]
-    # Student's t with 7 degrees of freedom: variance 7/5; its estimate from 200 runs spreads by
-    # some 15%, so that these bounds are 4 spreads away
+    # Student's t with 7 degrees of freedom has variance 7/5. Its estimate from 200 runs has a
+    # standard deviation of about 15%, so these bounds are 4 standard deviations away.
     assert 0.5 < np.var(scores, axis=0).mean() / 1.4 < 1.7
 
 

@@ -1,8 +1,8 @@
-"""Modes that every chain missed are reported, and healthy runs are not accused of it.
+"""Modes that every chain missed are reported, and healthy runs get no such report.
 
-Measured over 40 seeds each on ten models with frozen clusters: of 400 runs 276 were off by more
-than 0.1, and each had a warning. Of 70 runs of lattices, spin glasses and Potts models in random
-fields none was accused.
+Measured over 40 seeds each on ten models with frozen clusters: 276 of 400 runs were off by more
+than 0.1, and each had a warning. 70 runs of lattices, spin glasses and Potts models in random
+fields had no report.
 """
 
 import numpy as np
@@ -24,15 +24,15 @@ FROZEN = {
 
 def sampled(graph, seed=1, **options):
     if "sampler" not in options:
-        options["scan"] = "random"  # in which chains of all these graphs stay frozen
-    options.setdefault("start", "random")  # so that chains may all begin in one mode
+        options["scan"] = "random"  # chains of all these graphs stay frozen in this scan
+    options.setdefault("start", "random")  # all chains may then start in one mode
     return mg.sample(graph, sweeps=300, seed=seed, progress=False, **options)
 
 
 @pytest.mark.parametrize("kind", FROZEN)
 @pytest.mark.parametrize("value", [0, 1])
 def test_chains_that_all_sit_in_one_mode_are_warned_of(kind, value, tmp_path):
-    """They begin there, as four chains do by chance in one run of eight."""
+    """All chains start there, as four chains do by chance in one run of eight."""
     graph = mg.FactorGraph([2] * 12, [EASY, *FROZEN[kind]])
     start = np.full(12, value)
     start[1:4:2] = 1 - value if kind == "opposed chain" else value
@@ -46,9 +46,9 @@ def test_chains_that_all_sit_in_one_mode_are_warned_of(kind, value, tmp_path):
 
 @pytest.mark.parametrize("coupling", [1.5, 2.0])
 def test_a_mode_of_less_weight_is_missed_too(coupling):
-    """Spins that all depend on each other, in a weak field: the other mode has a fifth of it all.
+    """All spins depend on each other in a weak field; the other mode is a fifth as probable.
 
-    In the first mode single spins are turned now and then, and no pair of them is held strongly.
+    In the first mode single spins flip occasionally, and no pair of them is strongly coupled.
     """
     signs = np.random.default_rng(0).choice([-1, 1], 100)
     i, j = np.triu_indices(100, 1)
@@ -61,7 +61,7 @@ def test_a_mode_of_less_weight_is_missed_too(coupling):
 
 
 def test_a_cause_that_holds_many_weakly_coupled_spins_is_found():
-    """Only the first spin is held strongly; the others are turned in a quarter of updates."""
+    """Only the first spin is strongly coupled; the others flip in a quarter of the updates."""
     signs = np.random.default_rng(0).choice([-1, 1], 30)
     pairs = mg.Ising([0] * 30, range(1, 31), 0.9 * signs)
     graph = mg.FactorGraph([2] * 31, [pairs, mg.Unary([0], [[0.0, 1.0]])])
@@ -162,7 +162,7 @@ def test_a_mode_that_was_visited_is_not_reported():
 
 
 def rejecting(batch):
-    """A run of Poisson-MH on a variable with 300 strong factors whose sum is nearly flat."""
+    """Run Poisson-MH on a variable with 300 strong factors whose sum is nearly constant."""
     energies = np.zeros((300, 2))
     energies[:150, 0] = energies[150:, 1] = 3.0
     energies[0, 0] += 0.4
@@ -174,7 +174,7 @@ def rejecting(batch):
 
 
 def test_moves_that_are_all_rejected_are_warned_of():
-    """The batch is far below the default, which is L^2."""
+    """The batch is far below the default L^2."""
     run = rejecting(1000)
     assert abs(run.marginals[0, 1] - 1 / (1 + np.exp(0.4))) > 0.3
     text = next(text for text in run.summary().warnings if "the chains are stuck" in text)
@@ -183,7 +183,7 @@ def test_moves_that_are_all_rejected_are_warned_of():
 
 
 def test_variables_that_rightly_stay_are_not_called_stuck():
-    """Strong fields, and values that are improbable given the others."""
+    """Strong fields, and values that are improbable given the other variables."""
     graph = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5), mg.Unary([4], [0, 9])])
     for sampler in (mg.PoissonMH(), mg.Gibbs(), mg.MGPMH()):
         run = mg.sample(graph, sampler, sweeps=400, seed=2, progress=False)
@@ -192,7 +192,7 @@ def test_variables_that_rightly_stay_are_not_called_stuck():
 
 @pytest.mark.parametrize("states", [2, 3])
 def test_a_broken_symmetry_is_found(states):
-    """All chains begin in one mode of a model whose marginals are uniform."""
+    """All chains start in one mode of a model with uniform marginals."""
     graph = mg.FactorGraph([states] * 60, [mg.Potts(*np.triu_indices(60, 1), 3.6 / 60)])
     options = {"sweeps": 100, "warmup": 50, "seed": 1, "progress": False}
     start = np.zeros(60, dtype=int)

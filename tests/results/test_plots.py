@@ -1,4 +1,4 @@
-"""Plots of runs have the right contents; notebooks show runs and graphs."""
+"""Plots of runs have the correct contents; notebooks display runs and graphs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The report: right numbers, inert names, one self-contained page that a browser shows well."""
+"""The report: correct numbers, escaped names, one standalone page that browsers display well."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ HOSTILE = (
 
 
 class Page(HTMLParser):
-    """A page's elements with their text, checked to be closed in order."""
+    """Elements of a page with their text; checks that elements are closed in order."""
 
     def __init__(self, html):
         super().__init__()
@@ -68,7 +68,7 @@ class Page(HTMLParser):
 
 
 def rows(html):
-    """The table of all variables: text of its cells, a list per row."""
+    """Return the text of the cells in the table of all variables, one list per row."""
     body = html[html.index('id="all"') :]
     body = body[body.index("<tbody>") : body.index("</tbody>")]
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in body.split("</tr>")[:-1]]
@@ -85,7 +85,7 @@ def hostile():
 
 
 def show(path, *options):
-    """The document as the browser left it."""
+    """Return the document after the browser has run it."""
     done = subprocess.run(
         [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000"]
         + [*options, "--dump-dom", path.as_uri()],
@@ -98,7 +98,7 @@ def show(path, *options):
 
 
 def without_policy(html, code=""):
-    """The page with its content policy taken off, and some code to try it with."""
+    """Remove the content policy of a page, and append a script."""
     assert html.count("Content-Security-Policy") == 1
     html = html.replace("Content-Security-Policy", "nothing")
     return html.replace("</body>", f"<script>{code}</script></body>")
@@ -128,7 +128,7 @@ def test_marginals_are_those_of_the_model():
     assert [row[0] for row in shown] == ["x0", "x1", "x2", "x3"]
     for row, exact in zip(shown, truth, strict=True):
         assert int(row[1]) == exact.argmax()
-        # 80,000 draws: a standard error of some 0.3%, so 2% is six of them
+        # 80,000 draws: a standard error of about 0.3%, so 2% is six standard errors.
         assert float(row[2].rstrip("%")) == pytest.approx(100 * exact.max(), abs=2)
 
 
@@ -205,7 +205,7 @@ def test_stuck_chains_are_told_first_and_plainly():
 
 
 def test_a_good_run_is_said_to_be_good():
-    # R-hat stays within some 0.001 of 1 over seeds, see test_record.py
+    # R-hat stays within about 0.001 of 1 over seeds, see test_record.py.
     weak = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 0.2)])
     ((level, text),) = findings(sample(weak, sweeps=4000))
     assert level == "good"
@@ -239,7 +239,7 @@ def test_runs_that_tell_little_are_not_said_to_be_good():
         {"sweeps": 0},
     ):
         assert findings(sample(ZOO["potts"], **options))[0][0] == "unknown", options
-    assert findings(sample(ZOO["potts"], sweeps=40))[0][0] == "doubt"  # 160 draws: too few
+    assert findings(sample(ZOO["potts"], sweeps=40))[0][0] == "doubt"  # 160 draws are too few
     never = mg.FactorGraph([2, 2], [mg.Unary([0, 1], [0.0, -99.0])])
     level, text = findings(sample(never, sweeps=50, start=[0, 0]))[0]
     assert level == "bad"
@@ -276,7 +276,7 @@ def test_models_that_take_long_to_count_are_not_counted(tmp_path, monkeypatch):
     options = {"sweeps": 20, "seed": 1, "progress": False}
     counted = mg.sample(mg.FactorGraph([2] * 40, [mg.LowRank(patterns / 6)]), **options)
     assert counted.model["max_degree"] <= 39
-    monkeypatch.setattr("minigibbs.graph.graph._QUICK", 1000)  # below 40 * 40
+    monkeypatch.setattr("minigibbs.graph.graph._QUICK", 1000)  # less than 40 * 40
     graph = mg.FactorGraph([2] * 40, [mg.LowRank(patterns / 6)])
     run = mg.sample(graph, **options)
     assert "stats" not in vars(graph)
@@ -355,7 +355,7 @@ def test_grids_are_drawn():
 def test_lattices_are_drawn(states, what):
     run = sample(mg.models.potts_lattice(side=4, states=states, beta=0.3), sweeps=50)
     images = Page(report.render(run, shape=(4, 4))).all("img")
-    assert len(images) == 5  # all chains, and each of four
+    assert len(images) == 5  # one of all chains, and one per chain
     assert what in images[0]["alt"]
     assert not Page(report.render(run)).all("img")
     with pytest.raises(mg.SampleError, match="rows and columns of 16"):
@@ -492,7 +492,7 @@ def test_command_refuses_kindly(command, tmp_path):  # noqa: F811
 def test_hostile_names_are_inert_in_a_browser(tmp_path, policy):
     path = tmp_path / "page.html"
     sample(hostile(), sweeps=100).report(path, title="Fine")
-    if not policy:  # escaping must do without it
+    if not policy:  # escaping alone must suffice
         path.write_text(without_policy(path.read_text(encoding="utf-8")), encoding="utf-8")
     seen = show(path)
     assert "<title>Fine</title>" in seen
@@ -502,7 +502,7 @@ def test_hostile_names_are_inert_in_a_browser(tmp_path, policy):
 
 @browser
 def test_the_browser_would_have_been_fooled(tmp_path):
-    """Guards the test above: the same text unescaped does take the page over."""
+    """Guard of the test above: the same text without escaping does change the page."""
     path = tmp_path / "page.html"
     path.write_text(f"<title>Fine</title><p>{HOSTILE[0]}{HOSTILE[1]}")
     assert "<title>owned</title>" in show(path)
@@ -519,7 +519,7 @@ def test_the_table_is_searched_in_a_browser(tmp_path):
     path.write_text(without_policy(html, search), encoding="utf-8")
     assert "<title>11</title>" in show(path)  # x1 and x10 to x19
     path.write_text(html, encoding="utf-8")
-    assert re.search(r"<label>Find", show(path))  # the policy lets the search work: it shows
+    assert re.search(r"<label>Find", show(path))  # the policy permits the search: it is visible
 
 
 @browser
@@ -548,7 +548,7 @@ def test_it_follows_the_color_scheme(tmp_path):
     assert int(dark[1]) < 60
 
 
-# Tempered runs
+# Tempered runs.
 
 
 def tempered(levels=(0.0, 0.3, 0.6, 1.0)):

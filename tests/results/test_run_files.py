@@ -1,4 +1,4 @@
-"""Files of runs: saved, loaded, summarized, converted to ArviZ."""
+"""Run files: saved, loaded, summarized, converted to ArviZ."""
 
 import dataclasses
 import io
@@ -174,7 +174,7 @@ def test_compressed_runs_are_refused(saved):
 
 
 def test_rewriting_alone_does_no_damage(saved):
-    """Guards the tests above."""
+    """Guard of the tests above."""
     before = mg.load(saved)
     rewrite(saved, {})
     same_runs(before, mg.load(saved))
@@ -189,7 +189,7 @@ def test_truncated_runs_are_refused(saved):
 
 
 def test_no_flipped_byte_does_worse_than_a_refusal(saved):
-    """For each byte: the file is read unchanged, or refused; nothing else may happen."""
+    """For each byte the file is either read unchanged or rejected; nothing else may happen."""
     whole, run, refused = saved.read_bytes(), mg.load(saved), 0
     for place in range(len(whole)):
         flipped = bytearray(whole)
@@ -212,7 +212,7 @@ def test_a_file_is_not_read_into_memory_that_is_not_there(saved, monkeypatch):
 
 
 def stuck(**options):
-    """Two states that exclude each other: chains never leave the one they start in."""
+    """Two states that exclude each other: chains never leave their first state."""
     graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1, 2], [1, 2, 0], 30.0)], names=list("abc"))
     starts = [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 1]]
     return sample(graph, sweeps=100, start=starts, **options)
@@ -226,8 +226,9 @@ def test_summary_of_a_good_run():
     assert summary.energy_mean == run.energy.mean()
     assert summary.marginal_error == run.marginal_error
     assert summary.warnings == ()
-    # 4,000 nearly independent draws: over seeds R-hat stays within some 0.001 of 1 and the ESS
-    # near 3,000, ten and several spreads away from these limits; false alarms far below 1e-4
+    # 4,000 nearly independent draws: over seeds R-hat stays within about 0.001 of 1 and the ESS
+    # near 3,000. These limits are ten and several standard deviations away; false-alarm rate far
+    # below 1e-4.
     assert summary.energy_rhat == pytest.approx(1.0, abs=RHAT_LIMIT - 1)
     assert summary.value_rhat == pytest.approx(1.0, abs=RHAT_LIMIT - 1)
     assert 400 < summary.energy_ess < 8000
@@ -261,7 +262,7 @@ def test_summary_agrees_with_arviz():
 
 def test_summary_warns_of_stuck_chains():
     run = stuck()
-    assert (run.draws == run.draws[:, :1]).all()  # stuck indeed
+    assert (run.draws == run.draws[:, :1]).all()  # the chains never move
     summary = run.summary()
     assert summary.value_rhat == np.inf
     assert summary.worst_variable in {"a", "b", "c"}
@@ -350,7 +351,7 @@ def test_repr_says_what_was_kept():
 
 @pytest.mark.parametrize("seed", [0, 2**53 + 1, 2**128 - 1])
 def test_seeds_of_any_size_come_through_files_and_json(tmp_path, seed):
-    """JSON's numbers are exact up to 2^53 for most that read them, so a seed is written as text."""
+    """Most JSON readers are exact up to 2^53, so a seed is written as text."""
     run = sample(ZOO["potts"], updates=40, seed=seed)
     run.save(tmp_path / "run")
     assert json.loads(members(tmp_path / "run")["header.json"])["info"]["seed"] == str(seed)
@@ -367,7 +368,7 @@ def test_a_seed_that_was_drawn_is_enough_to_make_a_run_again(tmp_path):
 
 
 def as_written_by_0_1(path):
-    """Make a run file what version 0.1 would have written: the seed a number, fewer arrays."""
+    """Rewrite a run file as version 0.1 would have written it: numeric seed, fewer arrays."""
     old = json.loads(members(path)["header.json"])
     old["format"] = "minigibbs-run-1"
     old["info"]["seed"] = int(old["info"]["seed"])
@@ -396,7 +397,7 @@ def test_files_of_0_1_still_load(tmp_path, seed):
     ):
         np.testing.assert_array_equal(getattr(old, name), getattr(run, name))
     np.testing.assert_array_equal(old.marginals, run.marginals)
-    free = ~run.clamped  # an old file does not have their values
+    free = ~run.clamped  # old files do not identify clamped variables
     np.testing.assert_array_equal(old.standard_errors[free], run.standard_errors[free])
     assert (run.clamped.any(), old.clamped.any()) == (True, False)
     assert old.summary() == run.summary()

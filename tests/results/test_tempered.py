@@ -1,4 +1,4 @@
-"""Every temperature of a tempered run: records, reweighted estimates and their errors, P(q)."""
+"""All temperatures of a tempered run: records, reweighted estimates and their errors, P(q)."""
 
 import itertools
 
@@ -56,7 +56,7 @@ class Exact:
 
 
 def scores(estimate, expected):
-    """Deviations as standard normal quantiles, without exact values."""
+    """Return deviations as standard normal quantiles, without exact values."""
     value, error = np.asarray(estimate.value), np.asarray(estimate.error)
     away = value - np.array(expected)
     known = error > 1e-9
@@ -74,7 +74,7 @@ def scores(estimate, expected):
     ids=["signs", "gaussian", "potts"],
 )
 def test_estimates_are_those_of_enumeration(graph, sampler):
-    """At the ladder's temperatures and between. At most 25 numbers: FALSE_ALARM for all of them."""
+    """Check temperatures of the ladder and others; FALSE_ALARM for at most 25 numbers together."""
     run = mg.sample(graph, sampler, sweeps=3000, record=ALL, **QUIET)
     found, exact = run.temperatures, Exact(graph)
     names = ["log_z", "energy", "specific_heat"]
@@ -89,7 +89,7 @@ def test_estimates_are_those_of_enumeration(graph, sampler):
 
 
 def test_overlaps_have_their_distribution():
-    """P(q) at a temperature of no level: at most 10 numbers, FALSE_ALARM for all of them."""
+    """P(q) between two levels; FALSE_ALARM for at most 10 numbers together."""
     run = mg.sample(SIGNS, mg.Tempering(levels=8), sweeps=3000, record=ALL, **QUIET)
     exact, found = Exact(SIGNS), run.temperatures
     edges, density = found.overlap_distribution(0.77)
@@ -103,7 +103,7 @@ def test_overlaps_have_their_distribution():
 
 
 def drawn(exact, betas, chains, records, rng, scale=1.0):
-    """Independent states of two ladders at all temperatures, as a run would record them."""
+    """Draw independent states of two ladders at all temperatures, as a run would record them."""
     slots = []
     for beta in np.tile(betas, 2):
         w = exact.weights(beta)
@@ -124,7 +124,7 @@ def drawn(exact, betas, chains, records, rng, scale=1.0):
 
 
 def test_intervals_cover_what_they_estimate():
-    """The covering 95% intervals of 100 runs are a binomial number; four quantities."""
+    """The number of 95% intervals of 100 runs that cover is binomial; four quantities."""
     exact, betas, rng = Exact(SIGNS), (0.0, 0.3, 0.6, 1.0), np.random.default_rng(5)
     at, runs = 0.45, 100
     covered = np.zeros(4, int)
@@ -139,13 +139,13 @@ def test_intervals_cover_what_they_estimate():
         for k, (estimate, expected) in enumerate(estimates):
             low, high = estimate.interval()
             covered[k] += low[0] < expected < high[0]
-    # Two sides of four numbers: a false alarm in 1e-4. The jackknife may cover 1% less.
+    # Two sides of four numbers: false-alarm rate 1e-4. The jackknife may cover 1% less.
     assert covered.min() >= stats.binom.ppf(FALSE_ALARM / 8, runs, 0.94)
     assert covered.max() <= stats.binom.isf(FALSE_ALARM / 8, runs, 0.96)
 
 
 def test_wrong_energies_are_caught():
-    """A negative control: records whose energies are 10% too large fail the first test."""
+    """Negative control: records with energies that are 10% too large fail the first test."""
     exact, rng = Exact(SIGNS), np.random.default_rng(6)
     found = drawn(exact, (0.0, 0.3, 0.6, 1.0), 1, 4000, rng, scale=1.1)
     expected = [exact.log_z(beta) for beta in BETAS]
@@ -154,7 +154,7 @@ def test_wrong_energies_are_caught():
 
 
 def test_free_energies_solve_their_equations():
-    """MBAR as Shirts and Chodera (2008) write it, equation 11."""
+    """Equation 11 of MBAR (Shirts and Chodera 2008)."""
     exact, betas = Exact(GAUSSIAN), (0.0, 0.2, 0.7, 1.0)
     found = drawn(exact, betas, 1, 300, np.random.default_rng(7))
     f, energy = -found.log_z().value, found.energy.ravel()
@@ -165,9 +165,9 @@ def test_free_energies_solve_their_equations():
 
 
 def test_many_temperatures_of_a_larger_model():
-    """Where far temperatures share no energies: independent spins in a field, 60 levels.
+    """Distant temperatures share no energies: independent spins in a field, 60 levels.
 
-    Every energy is minus a binomial count. 61 numbers: FALSE_ALARM for all of them.
+    Every energy is minus a binomial count. FALSE_ALARM for 61 numbers together.
     """
     spins, betas, rng = 2000, np.linspace(0.0, 1.0, 60), np.random.default_rng(10)
     share = 1.0 / (1.0 + np.exp(-3.0 * betas))
@@ -190,7 +190,7 @@ def test_temperatures_that_do_not_overlap_are_refused():
 
 
 def test_errors_are_those_of_leaving_out_blocks():
-    """The linear step is close to solving again without each block: within 2% of the error."""
+    """The linear step is within 2% of solving again without each block."""
     exact, betas, at = Exact(SIGNS), (0.0, 0.4, 1.0), 0.7
     found = drawn(exact, betas, 1, 640, np.random.default_rng(8))
     cuts = np.append(0, np.cumsum(found._cuts.sizes))
@@ -213,11 +213,11 @@ def test_long_runs_are_thinned(monkeypatch):
     again = Temperatures(found.betas, 2, (), (), found.series, 9, found.log_states)
     fewer = again.log_z([0.7])
     assert again._alone.step == 4
-    assert 1.5 < fewer.error[0] / every.error[0] < 2.7  # 2, about: 150 records in place of 600
+    assert 1.5 < fewer.error[0] / every.error[0] < 2.7  # about 2: 150 records instead of 600
 
 
 def test_records_are_those_of_the_ladders():
-    """The target's energies and observables are among the records of the coldest level."""
+    """The records of the coldest level include the target's energies and observables."""
     run = mg.sample(
         SIGNS,
         mg.Tempering(levels=5),
@@ -259,7 +259,7 @@ def test_until_a_goal_is_met():
     run = mg.sample_until(SIGNS, mg.Tempering(levels=4), ess=200, record=ALL, **QUIET)
     found = run.temperatures
     assert found.series.shape[1] == int(run.clock[0]) // run.info.thin
-    assert found.log_z().blocks == len(run.clock)  # where a goal ended the run, errors by chains
+    assert found.log_z().blocks == len(run.clock)  # from chains, because a goal ended the run
 
 
 def test_pictures_hold_the_estimates(tmp_path):

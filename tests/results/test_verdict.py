@@ -1,4 +1,4 @@
-"""The verdict: the worse run gets the worse one, and report and summary say the same."""
+"""The verdict: worse runs get worse verdicts, and report and summary agree."""
 
 import dataclasses
 import html
@@ -21,10 +21,10 @@ RECORDS = 500
 
 
 def synthetic(energy=None, value=None, chains=4, ended="length", records=RECORDS, **changes):
-    """A run of two spins with these R-hats, or None for quantities that were not recorded.
+    """Create a run of two spins with these R-hats, or None for quantities that were not recorded.
 
-    Chains are apart in pairs. An R-hat of r means that the variance of their means is r^2 - 1 times
-    the variance within a chain.
+    Chains differ in pairs. For an R-hat of r, the variance of their means is r^2 - 1 times the
+    variance within a chain.
     """
     sign = np.where(np.arange(chains) % 2, 1.0, -1.0)[:, None]
     domains = mg.FactorGraph([2, 2], [], names=["a", "b"]).domains
@@ -61,14 +61,14 @@ def synthetic(energy=None, value=None, chains=4, ended="length", records=RECORDS
 
 
 def boxes(run):
-    """Levels and headlines of the report's findings, from the top."""
+    """Return the levels and headlines of the report's findings, from the top."""
     return re.findall(r'class="finding (\w+)".*?<h2>(.*?)</h2>', report.render(run))
 
 
 @pytest.mark.parametrize("energy", [1.05, 1.3])
 @pytest.mark.parametrize("value", [1.05, 1.5, math.inf])
 def test_synthetic_runs_are_what_they_are_said_to_be(energy, value):
-    """Guards the tests below: the R-hat of ranks is close to the R-hat of numbers."""
+    """Guard of the tests below: the R-hat of ranks is close to the R-hat of numbers."""
     summary = synthetic(energy, value).summary()
     assert summary.energy_rhat == pytest.approx(energy, abs=0.05)
     assert summary.value_rhat == pytest.approx(value, rel=1e-3)
@@ -76,7 +76,7 @@ def test_synthetic_runs_are_what_they_are_said_to_be(energy, value):
 
 
 def test_the_worse_of_two_findings_is_told_first():
-    """Version 0.1 reported that this run had not quite converged, by its energy."""
+    """Version 0.1 reported that this run had not quite converged, based on its energy."""
     run = synthetic(energy=1.05, value=1.5)
     assert [level for level, _ in boxes(run)] == ["bad", "doubt"]
     first, second = run.summary().warnings
@@ -157,7 +157,7 @@ def test_an_error_that_stopped_a_run_leaves_its_mark():
 
 
 def test_draws_of_some_variables_get_one_verdict():
-    """The report shows only the drawn chains; its verdict is the verdict of the whole run."""
+    """The report displays only the drawn chains; its verdict is that of the whole run."""
     graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1, 2], [1, 2, 0], 30.0)], names=list("abc"))
     for sweeps, variables in itertools.product((3, 30, 300), (["b"], ["c", "a"])):
         run = sample(
@@ -173,7 +173,7 @@ def test_draws_of_some_variables_get_one_verdict():
         assert [level for level, _ in boxes(run)] == [finding.level for finding in found]
         page = html.unescape(re.sub(r"<[^>]+>", "", report.render(run)))
         assert all(finding.words.replace("{}", finding.name or "") in page for finding in found)
-        assert found[0].level == "bad"  # nothing moves, and chains are apart
+        assert found[0].level == "bad"  # nothing moves, and chains differ
         assert found[0].name in (None, *variables)
 
 
@@ -212,7 +212,7 @@ def test_the_call_that_makes_a_run_again_is_right():
 
 @pytest.mark.parametrize("value", [1.15, 1.5, math.inf])
 def test_a_short_run_is_not_said_to_mix_badly(value):
-    """Among many variables some R-hats are large after a few sweeps, for every model."""
+    """For every model, some R-hats of many variables are large after a few sweeps."""
     short = synthetic(value=value)
     short = dataclasses.replace(short, clock=np.full(4, 20))  # 10 sweeps of two variables
     (warning,) = short.summary().warnings
@@ -225,7 +225,7 @@ def test_a_short_run_is_not_said_to_mix_badly(value):
 def test_many_spins_for_ten_sweeps_are_merely_short():
     spins = mg.FactorGraph([2] * 4000, [mg.Ising(range(3999), range(1, 4000), 0.1)])
     run = mg.sample(spins, sweeps=10, seed=1, progress=False)
-    assert run.summary().value_rhat > 1.2  # or there is nothing to explain
+    assert run.summary().value_rhat > 1.2  # otherwise there is nothing to explain
     assert all("mix" not in warning for warning in run.summary().warnings)
 
 

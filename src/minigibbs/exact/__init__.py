@@ -1,6 +1,6 @@
-"""Exact answers for small graphs: every state enumerated, or variables eliminated."""
+"""Exact inference for small graphs: enumeration of all states, or variable elimination."""
 
-# Whether moves of one variable lead from any state that zeros allow to any other; see `support`.
+# Whether single-variable moves connect all states that hard constraints allow; see `support`.
 CONNECTED = "connected"  # they do
 SPLIT = "split"  # they do not
 UNKNOWN = "unknown"

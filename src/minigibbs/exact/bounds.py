@@ -1,13 +1,14 @@
-"""Proven bounds of log Z: mini-buckets with a bounded number of entries, by Hölder's inequality.
+"""Proven bounds on log Z: mini-buckets with tables of bounded size, by Hölder's inequality.
 
-Variables are eliminated in an order. Where the tables that hold a variable are too large together,
-they are split into groups (mini-buckets), and each group is summed with a weight of its own:
-(sum over x of f(x)^(1/w))^w. With weights that sum to 1 the result is an upper bound of the sum of
-the product. With one positive weight above 1, the others negative and a sum of 1, it is a lower
-bound (Liu and Ihler, 2011, "Bounding the partition function using Hölder's inequality").
+Variables are eliminated in an order. If the product of a variable's tables is too large, the tables
+are split into groups (mini-buckets). Each group is summed with its own weight:
+(sum over x of f(x)^(1/w))^w. With positive weights that sum to 1, the result is an upper bound on
+the sum of the product. With one weight above 1, negative others and a sum of 1, it is a lower bound
+(Liu and Ihler, 2011, "Bounding the partition function using Hölder's inequality").
 
-The groups of a variable get the same mean: each is multiplied by a function of the variable alone,
-whose product is 1 (moment matching), which tightens upper bounds.
+For upper bounds, each group of a variable is multiplied by a function of that variable, so that all
+groups get the same mean (moment matching). The product of these functions is 1. This tightens the
+bounds.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
-_ENTRIES = 1 << 16  # of a table
-_NEGATIVE = -0.05  # weights of the further groups in lower bounds
+_ENTRIES = 1 << 16  # per table
+_NEGATIVE = -0.05  # weight of every group after the first, in lower bounds
 
 
 class Part(NamedTuple):
@@ -76,7 +77,7 @@ def log_z_bounds(
     Returns
     -------
     Bounds
-        The lower bound is -inf where hard constraints leave no finite one.
+        The lower bound is -inf if hard constraints allow no finite one.
 
     Examples
     --------
@@ -105,7 +106,7 @@ def log_z_bounds(
 
 
 def _greedy(parts: list[Part], sizes: list[int]) -> list[int]:
-    """An order by the least number of neighbors."""
+    """Return an elimination order by the least number of neighbors."""
     near: list[set[int]] = [set() for _ in sizes]
     for scope, _ in parts:
         for v in scope:
@@ -127,7 +128,7 @@ def _greedy(parts: list[Part], sizes: list[int]) -> list[int]:
 def _eliminate(
     parts: list[Part], sizes: list[int], order: list[int], entries: int, upper: bool
 ) -> float:
-    """Eliminate all variables; returns the bound."""
+    """Eliminate all variables; return the bound."""
     total, held = 0.0, dict[int, list[Part]]()
     rank = {v: k for k, v in enumerate(order)}
 
@@ -164,7 +165,7 @@ def _weights(count: int, upper: bool) -> list[float]:
 
 
 def _grouped(parts: list[Part], sizes: list[int], entries: int) -> list[Part]:
-    """Products of parts with bounded tables: the largest first, each where it fits."""
+    """Multiply parts into groups with bounded tables: largest first, into the first that fits."""
     groups: list[tuple[set[int], list[Part]]] = []
     for part in sorted(parts, key=lambda one: -one.logs.size):
         for scope, members in groups:
@@ -187,7 +188,7 @@ def _product(scope: tuple[int, ...], parts: list[Part], sizes: list[int]) -> Par
 
 
 def _matched(groups: list[Part], v: int) -> list[Part]:
-    """Move a function of the variable between groups, so that all have the same one."""
+    """Multiply the groups by functions of the variable that give them all the same mean."""
     weight = 1.0 / len(groups)
     own = [_others_summed(group, v, weight) for group in groups]
     if any((one == -np.inf).any() for one in own):
@@ -201,7 +202,7 @@ def _matched(groups: list[Part], v: int) -> list[Part]:
 
 
 def _others_summed(group: Part, v: int, weight: float) -> NDArray[np.float64]:
-    """Weight * log of the sum of f^(1/weight) over all variables but one."""
+    """Return weight * log of the sum of f^(1/weight) over all variables but one."""
     axis = group.scope.index(v)
     rows = np.moveaxis(group.logs, axis, 0).reshape(group.logs.shape[axis], -1) / weight
     top = rows.max(axis=1, keepdims=True)
@@ -212,14 +213,14 @@ def _others_summed(group: Part, v: int, weight: float) -> NDArray[np.float64]:
 
 
 def _power_sum(group: Part, v: int, weight: float) -> Part:
-    """The logarithm of (sum of f^(1/weight) over a variable)^weight."""
+    """Return the logarithm of (sum of f^(1/weight) over a variable)^weight."""
     axis = group.scope.index(v)
     logs = group.logs / weight
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         top = logs.max(axis=axis, keepdims=True)
         safe = np.where(np.isfinite(top), top, 0.0)
         found = safe.squeeze(axis) + np.log(np.exp(logs - safe).sum(axis=axis))
-        if weight < 0:  # a zero makes f^(1/weight) infinite, and the power 0
+        if weight < 0:  # f = 0 makes f^(1/weight) infinite, and the power 0
             found = np.where(np.isposinf(logs).any(axis=axis), np.inf, found)
     scope = tuple(u for u in group.scope if u != v)
     return Part(scope, weight * found)

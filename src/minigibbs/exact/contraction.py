@@ -1,12 +1,13 @@
-"""The numbers of a plan: products of tables on the way up, and what the rest says on the way down.
+"""Evaluation of a plan: products of tables in an upward pass, messages in a downward pass.
 
-A table holds plain numbers, scaled by powers of two, or logarithms where numbers might leave the
-range of doubles. Its first axis is that of rows: evidence sets that are answered together. A table
-that is the same for all rows has one.
+A table contains plain numbers, scaled by powers of two, or logarithms if numbers might leave the
+range of doubles. Its first axis is that of rows: evidence sets that are processed together. A table
+that is equal for all rows has one row.
 
-On the way up every step multiplies two tables and sums variables out. On the way down every node
-gets a table over its own scope: the sum over all other variables of the product of all leaves that
-are not below it. A node's table times that one is its joint marginal, so that no table is divided.
+In the upward pass every step multiplies two tables and sums out variables. In the downward pass
+every node gets a table over its own scope. It is the product of all leaves that are not below the
+node, summed over all other variables. The product of a node's two tables is its joint marginal, so
+that no table is divided.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from minigibbs.system.watch import current
 
 Numbers = NDArray[np.float64]
 
-SUM, LOGS, LARGEST = "sum", "logs", "largest"  # what a step does with products
+SUM, LOGS, LARGEST = "sum", "logs", "largest"  # operation of a step on the products
 
 _LOST = 1e-290  # products of scaled numbers that may have lost digits
 LEAST = -690.0  # logarithm of the least product that is not lost
@@ -58,26 +59,26 @@ Choose = Callable[[tuple[int, ...], slice, Numbers], NDArray[np.int64]]
 
 
 class UnderflowError(Exception):
-    """A product of plain numbers might be too small for a double."""
+    """A product of plain numbers might underflow."""
 
 
 class Contraction:
-    """A plan with numbers.
+    """The tables of a plan and their products.
 
     Parameters
     ----------
     plan
-        The products to make.
+        The products to compute.
     sizes
-        How many values each variable may take.
+        Number of possible values of each variable.
     leaves
         A table of logarithms per leaf: [row, ...], with one axis per variable of its scope.
     mode
         SUM for plain numbers, LOGS for logarithms, LARGEST for logarithms of the largest products.
     ranges
-        Sum of the ranges of the factors at each variable, or None where factors hold -inf.
+        Sum of the ranges of the factors at each variable, or None if factors contain -inf.
     card
-        Where plain numbers are multiplied, if not on the processor.
+        The card that multiplies plain numbers; None for the processor.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Contraction:
         self._sizes: list[int] = sizes.tolist()  # faster to look up one by one
         self._nodes: list[Numbers] = []
         self._low: list[float] = []  # lower bound of the logarithms of entries that are not 0
-        self._scale: list[Numbers] = []  # [row] logarithm of what the leaves below were divided by
+        self._scale: list[Numbers] = []  # [row] logarithm of the divisor of the leaves below
         for scope, leaf in zip(plan.scopes, leaves, strict=False):
             self._add(*self._leaf(scope, leaf))
 
@@ -153,7 +154,7 @@ class Contraction:
     def joints(self) -> Callable[[int], Numbers]:
         """Make the downward pass, after `upward`; returns each leaf's joint marginal [row, ...].
 
-        Products of steps are freed on the way.
+        Tables are determined up to a factor. Products of steps are freed on the way.
         """
         with own_threads():
             told = self._downward()
@@ -189,7 +190,7 @@ class Contraction:
         beside: tuple[tuple[int, ...], Numbers, float] | None,
         wanted: tuple[int, ...],
     ) -> tuple[tuple[int, ...], Numbers, float]:
-        """What the rest says of one side of a step, over the variables that it depends on."""
+        """Return the message to one side of a step, over the variables on which it depends."""
         known = set(above[0]) | (set() if beside is None else set(beside[0]))
         scope = tuple(v for v in wanted if v in known)
         if beside is None:
@@ -202,13 +203,13 @@ class Contraction:
         return natural, out, low
 
     def logs(self, node: int) -> Numbers:
-        """The logarithms of a node's table."""
+        """Return the logarithms of a node's table."""
         with np.errstate(divide="ignore"):
             table = self._host(self._node(node))
             return table if self.mode != SUM else np.log(table)
 
     def _host(self, table: Any) -> Numbers:
-        """A table in the memory of the processor."""
+        """Return a table in the memory of the processor."""
         return table if self._card is None else self._card.get(table)
 
     def _joint(self, leaf: int, told: tuple[tuple[int, ...], Numbers]) -> Numbers:
@@ -228,16 +229,16 @@ class Contraction:
         return flat.reshape(logs.shape)
 
     def trace(self, states: NDArray[Any], choose: Choose, most: int) -> None:
-        """Set the variables of all states, those summed last first, after `upward`.
+        """Set the variables of all states in reverse order of elimination, after `upward`.
 
         Parameters
         ----------
         states
-            [state, variable] Overwritten.
+            [state, variable], overwritten.
         choose
-            Chooses joint values given log-weights.
+            Function that chooses joint values given log-weights.
         most
-            Weights that are looked up at a time.
+            Number of weights evaluated at a time.
         """
         for step in reversed(self.plan.steps):
             if not step.summed:
@@ -275,7 +276,7 @@ class Contraction:
         b: tuple[tuple[int, ...], Numbers, float] | None,
         scope: tuple[int, ...],
     ) -> tuple[Numbers, Numbers, float]:
-        """The product of two tables over a scope; its scale [row] and a bound of its entries."""
+        """Return the product of two tables over a scope, its scale [row], and a lower bound."""
         if self.mode != SUM:
             if self.mode == LOGS:
                 out = multiply_logs(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
@@ -309,11 +310,11 @@ class Contraction:
         return out, scale, low
 
     def _harmless(self, scope: tuple[int, ...], top: float) -> bool:
-        """Whether products below the range of doubles are negligible, given the largest.
+        """Return whether products below the range of doubles are negligible, given the largest.
 
-        The factors at the variables of a scope have a range of e^S together. Either those below
-        or those above have at most e^(S/2). Where the largest entry is at least e^(S/2 - 650), an
-        entry below e^-708 is thus worth less than e^-58 of the whole.
+        The factors at the variables of a scope have a total range of e^S. Either those below or
+        those above have a range of at most e^(S/2). If the largest entry is at least e^(S/2 - 650),
+        an entry below e^-708 therefore contributes less than e^-58 of the total.
         """
         if self._ranges is None:
             return False
@@ -323,9 +324,9 @@ class Contraction:
 
 @cache
 def slowness() -> float:
-    """How many times as long as predicted products take on this machine.
+    """Return the ratio of the measured to the predicted time of products on this machine.
 
-    One product is measured, once per process: of a table of 2^18 entries whose axes must be moved.
+    One product is measured once per process, of a table with 2^18 entries and permuted axes.
     """
     sizes, left = [2] * 21, tuple(range(18))
     right = (3, 7, 11, 18, 19, 20)
@@ -352,7 +353,7 @@ def own_threads() -> AbstractContextManager[Any]:
 
 
 def _least(table: Numbers) -> float:
-    """The logarithm of the least entry that is not 0."""
+    """Return the logarithm of the smallest entry that is not 0."""
     return math.log(table.min(initial=1.0, where=table > 0))
 
 
@@ -364,7 +365,7 @@ def multiply(
     b: Numbers | None,
     scope: tuple[int, ...],
 ) -> Numbers:
-    """The product of two tables, summed over all but the variables of a scope.
+    """Multiply two tables and sum over all variables outside a scope.
 
     The scope must be in the order of `natural_scope`.
     """
@@ -393,11 +394,11 @@ def multiply_logs(
     b: Numbers | None,
     scope: tuple[int, ...],
 ) -> Numbers:
-    """As `multiply`, for tables of logarithms.
+    """Multiply two tables of logarithms as `multiply` does.
 
     Every row of the first matrices and every column of the second is divided by its largest entry,
-    so that plain numbers can be multiplied. The few results that are too small for a double even
-    then are computed one by one.
+    so that plain numbers can be multiplied. The few results that still underflow are computed one
+    by one.
     """
     kept = set(scope)
     other = set(right or ())
@@ -421,7 +422,7 @@ def multiply_logs(
 
 
 def _log_matmul(first: Numbers, second: Numbers, out: Numbers) -> None:
-    """Multiply stacks of matrices of logarithms, the first of which are the larger ones."""
+    """Multiply stacks of matrices of logarithms; the first stack is the larger one."""
     top = _largest(second, 2)
     numbers = np.exp(second - top)
 
@@ -447,7 +448,7 @@ def _log_matmul(first: Numbers, second: Numbers, out: Numbers) -> None:
 
 
 def _largest(table: Numbers, axis: int | tuple[int, ...]) -> Numbers:
-    """The largest entries along some axes, which are kept; 0 for those without a finite one."""
+    """Return the largest entries along some axes, which are kept; 0 if no entry is finite."""
     top = table.max(axis=axis, keepdims=True)
     return np.where(np.isfinite(top), top, 0.0)
 
@@ -455,7 +456,7 @@ def _largest(table: Numbers, axis: int | tuple[int, ...]) -> Numbers:
 def _sum_one_by_one(
     first: Numbers, second: Numbers, places: tuple[NDArray[np.intp], ...], out: Numbers
 ) -> None:
-    """Set some entries of the product of stacks of matrices of logarithms."""
+    """Compute some entries of the product of stacks of matrices of logarithms."""
     length = max(1, _AT_ONCE_LOGS // first.shape[3])
     for begin in range(0, len(places[0]), length):
         e, b, i, k = (some[begin : begin + length] for some in places)
@@ -466,7 +467,7 @@ def _sum_one_by_one(
 def _summed_logs(
     scope: tuple[int, ...], table: Numbers, kept: set[int]
 ) -> tuple[tuple[int, ...], Numbers]:
-    """A table of logarithms with the variables that are not kept summed out."""
+    """Sum a table of logarithms over the variables that are not kept."""
     axes = tuple(1 + k for k, v in enumerate(scope) if v not in kept)
     if not axes:
         return scope, table
@@ -479,7 +480,7 @@ def _summed_logs(
 def _summed(
     scope: tuple[int, ...], table: Numbers, kept: set[int]
 ) -> tuple[tuple[int, ...], Numbers]:
-    """A table with the variables that are not kept summed out."""
+    """Sum a table over the variables that are not kept."""
     axes = tuple(1 + k for k, v in enumerate(scope) if v not in kept)
     if not axes:
         return scope, table
@@ -494,7 +495,7 @@ def _matrices(
     rows: tuple[int, ...],
     columns: tuple[int, ...],
 ) -> Numbers:
-    """[row of evidence, matrix, row, column] A table as a stack of matrices, a view if possible."""
+    """Return a table as matrices [row of evidence, matrix, row, column], a view if possible."""
     shape = [math.prod(sizes[v] for v in some) for some in (both, rows, columns)]
     if scope == (*both, *rows, *columns):
         return table.reshape(len(table), *shape)
@@ -508,7 +509,7 @@ def _matrices(
 
 
 def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -> Numbers:
-    """A table with its axes in another order, contiguous."""
+    """Permute the axes of a table; the result is contiguous."""
     axes = [0, *(1 + scope.index(v) for v in wanted)]
     view = table.transpose(axes)
     if table.size <= _COLUMNS or not table.flags.c_contiguous:
@@ -529,7 +530,7 @@ def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -
 
 
 def _places(shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Where the entries of some axes lie, the last axis fastest."""
+    """Return the offsets of all entries of some axes, the last axis fastest."""
     places = np.zeros(1, dtype=np.int64)
     for size, stride in zip(shape, strides, strict=True):
         places = (places[:, None] + np.arange(size) * stride).reshape(-1)
@@ -537,7 +538,7 @@ def _places(shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _matmul(a: Numbers, b: Numbers) -> Numbers:
-    """Stacks of matrices multiplied; BLAS where they are large enough."""
+    """Multiply stacks of matrices, with BLAS if they are large enough."""
     rows, matrices = max(len(a), len(b)), a.shape[1]
     shape = (rows, matrices, a.shape[2], b.shape[3])
     products = math.prod(shape) * a.shape[3]
@@ -570,14 +571,14 @@ def _matmul(a: Numbers, b: Numbers) -> Numbers:
 
 
 def _thin_matmul(a: Numbers, b: Numbers, out: Numbers) -> None:
-    """The same for matrices that are too small for BLAS."""
+    """Multiply stacks of matrices that are too small for BLAS."""
     shape = np.array([*out.shape, a.shape[3]], dtype=np.int64)
     steps = [_steps(view) for view in (a, b, out)]
     small_products(_flat(a), _flat(b), _flat(out), steps[0], steps[1], steps[2], shape)
 
 
 def _flat(view: Numbers) -> Numbers:
-    """The numbers from the first entry of a view to its last, as they lie in memory."""
+    """Return the memory from the first to the last entry of a view, as a flat array."""
     last = sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)) // 8
     return np.lib.stride_tricks.as_strided(view, (last + 1,), (8,))
 
@@ -590,7 +591,7 @@ def _steps(view: Numbers) -> NDArray[np.int64]:
 def _pieces(
     matrices: int, length: int, products: int, most: float
 ) -> list[tuple[int, int, int, int]]:
-    """Ranges of matrices, or of one of their axes, of bounded work."""
+    """Return ranges of matrices, or of one of their axes, with bounded work."""
     count = -(-products // _AT_ONCE)
     if products > most:
         count = max(count, os.cpu_count() or 1)
@@ -604,9 +605,9 @@ def _pieces(
 
 
 def in_pieces(work: Callable[[Any], None], pieces: Sequence[Any]) -> None:
-    """Call work on every piece, on threads if there are several.
+    """Call `work` on every piece, on threads if there are several.
 
-    Raises `StopError` if the call under way must end.
+    Raises `StopError` if the current call must end.
     """
     if len(pieces) == 1:
         work(pieces[0])
@@ -627,7 +628,7 @@ def _largest_product(
     b: tuple[tuple[int, ...], Numbers, float] | None,
     scope: tuple[int, ...],
 ) -> Numbers:
-    """The product of two tables of logarithms, maximized over all but a scope."""
+    """Multiply two tables of logarithms and maximize over all variables outside a scope."""
     parts = [a] if b is None else [a, b]
     rows = max(len(part[1]) for part in parts)
     inner = [v for v in dict.fromkeys(v for part in parts for v in part[0]) if v not in scope]
@@ -656,6 +657,6 @@ def _largest_product(
 
 
 def _strides(scope: tuple[int, ...], table: Numbers, axes: Iterable[int]) -> list[int]:
-    """How far an axis moves a flat table; 0 for axes that it does not have."""
+    """Return the strides of a flat table along axes; 0 for axes that it does not have."""
     step = dict(zip(scope, (s // 8 for s in table.strides[1:]), strict=True))
     return [table.strides[0] // 8 if len(table) > 1 else 0, *(step.get(v, 0) for v in axes)]

@@ -1,4 +1,4 @@
-"""A graph as a cost function network, as solvers of weighted constraints read it."""
+"""Graphs as cost function networks, the input of weighted constraint solvers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CostFunction = tuple[tuple[int, ...], NDArray[np.float64]]  # variables, and one
 
 
 def cost_functions(graph: FactorGraph) -> tuple[float, list[CostFunction]]:
-    """A constant, and tables of costs of at least 0: the log-potential is constant - costs.
+    """Return a constant, and tables of costs of at least 0: the log-potential is constant - costs.
 
-    Every table covers the whole domains of its variables. Infinite costs are forbidden. Evidence is
-    a cost function too.
+    Every table covers the full domains of its variables. An infinite cost forbids a state. Evidence
+    becomes a cost function too.
 
     >>> import minigibbs as mg
     >>> cost_functions(mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1.5]])]))
@@ -44,6 +44,6 @@ def cost_functions(graph: FactorGraph) -> tuple[float, list[CostFunction]]:
 
 
 def top_cost(costs: list[CostFunction]) -> float:
-    """A cost that no allowed state reaches: the largest finite costs together, and 1."""
+    """Return a cost that no allowed state reaches: 1 plus the sum of the largest finite costs."""
     finite = (float(table.max(initial=0.0, where=np.isfinite(table))) for _, table in costs)
     return 1.0 + sum(finite)

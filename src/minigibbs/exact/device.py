@@ -1,6 +1,6 @@
-"""Products of tables on a graphics card, by CuPy: the same plan, the same scales.
+"""Products of tables on a GPU by CuPy, with the same plan and the same scales.
 
-`Card` needs a module with NumPy's functions and `asnumpy`. Tests give it NumPy itself.
+`Card` needs a module with NumPy's functions and `asnumpy`. Tests use NumPy itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHARE = 0.9  # of the free memory of a card
 
 
 class Card:
-    """Arrays on a card.
+    """Arrays on a GPU.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Card:
 
     @classmethod
     def found(cls) -> Card:
-        """The card of this machine, or an error that says what is missing."""
+        """Return the GPU of this machine, or raise an error that names what is missing."""
         cupy = optional("cupy", "cupy")
         try:
             cupy.cuda.runtime.getDeviceCount()
@@ -43,20 +43,20 @@ class Card:
         return cls(cupy)
 
     def free(self) -> float:
-        """Bytes that may be used."""
+        """Return the number of bytes that may be used."""
         self.arrays.get_default_memory_pool().free_all_blocks()
         return float(_SHARE * self.arrays.cuda.runtime.memGetInfo()[0])
 
     def put(self, table: NDArray[np.float64]) -> Any:
-        """A table on the card."""
+        """Copy a table to the GPU."""
         return self.arrays.asarray(table)
 
     def get(self, table: Any) -> NDArray[np.float64]:
-        """A table from the card."""
+        """Copy a table from the GPU."""
         return self.arrays.asnumpy(table)  # type: ignore[no-any-return]
 
     def least(self, table: Any) -> float:
-        """The logarithm of the least entry that is not 0."""
+        """Return the logarithm of the smallest entry that is not 0."""
         return math.log(float(self.arrays.where(table > 0, table, 1.0).min()))
 
     def multiply(
@@ -68,7 +68,7 @@ class Card:
         b: Any,
         scope: tuple[int, ...],
     ) -> Any:
-        """As `contraction.multiply`: all axes are moved, then matrices are multiplied."""
+        """Multiply as `contraction.multiply` does: permute all axes, then multiply matrices."""
         kept, other = set(scope), set(right or ())
         left, a = self._summed(left, a, kept | other)
         if b is None or right is None:
@@ -98,7 +98,7 @@ class Card:
         table: Any,
         groups: tuple[list[int], list[int], list[int]],
     ) -> Any:
-        """[row of evidence, matrix, row, column] A table as a stack of matrices."""
+        """Return a table as a stack of matrices [row of evidence, matrix, row, column]."""
         wanted = [v for group in groups for v in group]
         moved = table.transpose([0, *(1 + scope.index(v) for v in wanted)])
         shape = [math.prod(sizes[v] for v in group) for group in groups]

@@ -1,11 +1,11 @@
-"""Exact marginals, log Z, maxima and independent draws of graphs of small treewidth.
+"""Exact marginals, log Z, maxima and independent draws of graphs of low treewidth.
 
-Variables are eliminated one after the other: all tables that hold a variable are multiplied, and
-the variable is summed out. `ordering` finds a good order, `plan` turns it into products of two
-tables each, and `contraction` computes them. One pass up gives log Z, one pass down all marginals.
+Variables are eliminated one at a time: all tables of a variable are multiplied, and the variable is
+summed out. `ordering` finds a good order, `plan` turns it into products of two tables each, and
+`contraction` computes them. The upward pass computes log Z, the downward pass all marginals.
 
-Values that hard constraints and evidence exclude (`graph.pruning`) are left out, which often
-reduces the treewidth.
+Values that hard constraints and evidence exclude (`graph.pruning`) are omitted, which often reduces
+the treewidth.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.progress import Stage
 
 Table = NDArray[np.float64]
-DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
-_DRAWS = 1 << 16  # independent draws made at a time
-_WEIGHTS = 1 << 20  # weights of values that are looked up at a time
+DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of the free memory if that is less
+_DRAWS = 1 << 16  # independent draws per batch
+_WEIGHTS = 1 << 20  # weights of values evaluated at a time
 _VARIABLE_BYTES = 2000  # Python objects of the order and the plan, per variable
-_FACTOR_BYTES = 300  # and per factor
-_WRITTEN = 5  # arrays of a leaf's size while it is written out
+_FACTOR_BYTES = 300  # Python objects per factor
+_WRITTEN = 5  # arrays of a leaf's size while it is expanded
 _WORKING = 4  # arrays of the largest table's size while it is used
-_SMALL_BUDGET = 2**24  # bytes that are never worth a refusal
-_ALIKE = 1.25  # times the predicted seconds of a plan whose tree is used again
-_MUCH_ALIKE = 0.75  # share of a plan's variables that must be free for its tree to be used again
-_ORDERS = 8  # plans kept with a graph and those derived from it
+_SMALL_BUDGET = 2**24  # bytes that are always allowed
+_ALIKE = 1.25  # largest ratio of predicted times at which a plan's tree is reused
+_MUCH_ALIKE = 0.75  # least share of a plan's variables that must be free to reuse its tree
+_ORDERS = 8  # plans cached for a graph and those derived from it
 _MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
 
@@ -68,9 +68,9 @@ def exact_marginals(
 ) -> NDArray[np.float64]:
     """Compute exact marginals by variable elimination.
 
-    For graphs of low treewidth: chains, trees and narrow grids of any length, or anything small.
-    Time and memory grow exponentially with the treewidth. A graph that would need too much is
-    refused before any memory is allocated.
+    It suits graphs of low treewidth: chains, trees and narrow grids of any length, and small
+    graphs. Time and memory grow exponentially with the treewidth. A graph that would need too much
+    memory is rejected before any memory is allocated.
 
     Parameters
     ----------
@@ -120,7 +120,10 @@ def _eliminating(tree: EliminationTree) -> str:
 
 
 def exact_answer(tree: EliminationTree) -> tuple[NDArray[np.float64], float]:
-    """Marginals [sum of sizes] and log Z by a tree's two passes; `GraphError` for no state."""
+    """Return marginals [sum of sizes] and log Z from a tree's two passes.
+
+    Raises `GraphError` if no state is possible.
+    """
     with tree.reserved():
         log_z, graph = possible(tree), tree.graph
         first = np.cumsum(graph.sizes, dtype=np.int64) - graph.sizes
@@ -135,7 +138,8 @@ def log_partition(
 ) -> float:
     """Compute log Z: the logarithm of the sum of exp(log-potential) over all states.
 
-    States agree with the evidence. Elimination is that of `exact_marginals`.
+    The sum is over the states that agree with the evidence. The method is that of
+    `exact_marginals`.
 
     Parameters
     ----------
@@ -178,7 +182,7 @@ def exact_draws(
 ) -> NDArray[np.unsignedinteger]:
     """Draw independent states from the model by variable elimination.
 
-    Elimination is that of `exact_marginals`. Each draw then costs O(variables).
+    The method is that of `exact_marginals`. Each draw then costs O(variables).
 
     Parameters
     ----------
@@ -187,7 +191,7 @@ def exact_draws(
     count : int
         Number of draws.
     seed : int, optional
-        Fixes the draws.
+        Seed of the draws.
     memory : float, optional
         Bytes that may be used. By default 4 GiB, or half of the free memory if that is less.
     progress : bool, default True
@@ -250,7 +254,7 @@ def treewidth_bound(graph: FactorGraph) -> int:
 
 
 def possible(tree: EliminationTree) -> float:
-    """Log Z, by a tree's upward pass, or `GraphError` if no state is possible."""
+    """Return log Z from a tree's upward pass; raise `GraphError` if no state is possible."""
     log_z = tree.upward()
     if log_z == -math.inf:
         clamped = (tree.graph.evidence != FREE).any()
@@ -261,7 +265,7 @@ def possible(tree: EliminationTree) -> float:
 
 
 class Turn(NamedTuple):
-    """Variables that are drawn together given those before, and the tables that they depend on."""
+    """Variables that are drawn together given earlier ones, and the tables they depend on."""
 
     variables: tuple[int, ...]
     tables: list[tuple[tuple[int, ...], Table]]  # scope and logarithms
@@ -269,15 +273,15 @@ class Turn(NamedTuple):
 
 @dataclass
 class EliminationTree:
-    """A graph with an order, a plan, and the tables of the latest pass."""
+    """A graph with its elimination order, its plan, and the tables of the latest pass."""
 
     graph: FactorGraph
     order: Order
     plan: Plan
-    leaves: tuple[tuple[int, ...], ...]  # factors of each leaf, and of none; pairs come first
-    sizes: NDArray[np.int64]  # how many values each variable may take
-    alive: NDArray[np.bool_] | None = None  # [sum of sizes] which ones, in a graph with zeros
-    possible: bool = True  # False where pruning found that no state is
+    leaves: tuple[tuple[int, ...], ...]  # factors of each leaf, then of no leaf; pairs first
+    sizes: NDArray[np.int64]  # number of possible values of each variable
+    alive: NDArray[np.bool_] | None = None  # [sum of sizes] possible values, with hard constraints
+    possible: bool = True  # False if pruning found no possible state
     contraction: Contraction | None = field(default=None, repr=False)
     card: Card | None = field(default=None, repr=False)
     _weights: Mapping[int, Table] = field(default_factory=dict, repr=False)
@@ -291,11 +295,11 @@ class EliminationTree:
         card: Card | None = None,
         draws: bool = False,
     ) -> EliminationTree:
-        """The tree of a graph, or `TooLargeError` if its two passes need too much memory.
+        """Return the tree of a graph; raise `TooLargeError` if its two passes need too much memory.
 
-        Every set of variables in `joint` has a leaf, and thus a joint marginal. With a card the
-        memory is that of the card. A tree for draws sums few variables at a time, because every
-        draw looks up the weights of all their joint values.
+        Every set of variables in `joint` gets a leaf, and thus a joint marginal. With a card the
+        limit is the memory of the card. A tree for draws sums few variables at a time, because
+        every draw evaluates the weights of all their joint values.
         """
         free = machine.available() if card is None else card.free()
         usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
@@ -318,7 +322,7 @@ class EliminationTree:
         joint: tuple[tuple[int, ...], ...] = (),
         draws: bool = False,
     ) -> EliminationTree:
-        """The tree of a graph, or `TooLargeError` if messages have more than `most` entries."""
+        """Return the tree of a graph; `TooLargeError` for more than `most` entries of messages."""
         if graph.implicits and (graph.evidence == FREE).all():
             most_pairs = max(int(group.degrees().sum()) // 2 for group in graph.implicits)
             refuse_dense(most_pairs, graph.sizes, most)
@@ -338,18 +342,18 @@ class EliminationTree:
 
     @classmethod
     def written(cls, graph: FactorGraph) -> EliminationTree:
-        """A tree without an order or a plan: for `factor` and `values`."""
+        """Return a tree without an order or a plan, for `factor` and `values`."""
         sizes = np.where(graph.evidence == FREE, graph.sizes, 1).astype(np.int64)
         return cls(graph, Order((), 0, 0.0, 0.0), make_plan((), (), sizes), ((),), sizes)
 
     @cached_property
     def size(self) -> float:
-        """Bytes that the two passes need: all tables, and copies made on the way."""
+        """Bytes that the two passes need: all tables, and temporary copies."""
         working = max(_WORKING * self.plan.largest, _WRITTEN * self.plan.largest_leaf)
         return 8.0 * (self.plan.entries + working)
 
     def reserved(self) -> AbstractContextManager[None]:
-        """Reserve what the two passes need, or `TooLargeError` if that much is not left."""
+        """Reserve the memory of the two passes; raise `TooLargeError` if it is not available."""
         if self.card is not None:
             return nullcontext()
         what = "an exact answer for this graph, in addition to other work under way,"
@@ -357,13 +361,13 @@ class EliminationTree:
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of the two passes, on this machine."""
+        """Predicted seconds of the two passes on this machine."""
         if self.card is not None:
             return self.plan.seconds / FASTER + LAUNCHES * len(self.plan.steps)
         return self.plan.seconds * slowness()
 
     def values(self, variable: int) -> NDArray[np.int64]:
-        """The values that a variable may take."""
+        """Return the possible values of a variable."""
         if self.alive is not None:
             first = int(self.graph.packed.first[variable])
             return np.flatnonzero(self.alive[first : first + int(self.graph.sizes[variable])])
@@ -371,16 +375,16 @@ class EliminationTree:
         return np.arange(self.graph.sizes[variable]) if fixed == FREE else np.array([fixed])
 
     def upward(self, mode: str = SUM) -> float:
-        """Sum the variables out one by one; returns log Z, -inf where no state is possible.
+        """Sum out the variables one by one; return log Z, -inf if no state is possible.
 
         With mode LARGEST the result is the log-potential of the most probable state.
         """
         return float(self.upward_rows({}, mode)[0])
 
     def upward_rows(self, weights: Mapping[int, Table], mode: str = SUM) -> NDArray[np.float64]:
-        """The same for several rows of evidence, hard or soft; returns log Z of each.
+        """Sum out the variables for several rows of hard or soft evidence; return log Z of each.
 
-        `weights` holds [row, value] of logarithms for variables that have a leaf of their own.
+        `weights` contains log-weights [row, value] for variables that have a leaf of their own.
         """
         self._weights = weights
         if not self.possible:
@@ -422,15 +426,15 @@ class EliminationTree:
         return found
 
     def leaf_marginals(self) -> Iterator[tuple[tuple[int, ...], Table]]:
-        """The scope and the joint marginal of each leaf, after `upward`.
+        """Yield the scope and the joint marginal of each leaf, after `upward`.
 
-        Tables are over the values that the variables may take.
+        Tables are over the possible values of the variables.
         """
         for scope, joint in self.leaf_rows():
             yield scope, joint[0]
 
     def leaf_rows(self) -> Iterator[tuple[tuple[int, ...], Table]]:
-        """The same for each row, after `upward_rows`: [row, ...]."""
+        """Yield the scope and the joint marginals [row, ...] of each leaf, after `upward_rows`."""
         try:
             joints = self._made.joints()
         except UnderflowError:
@@ -440,12 +444,12 @@ class EliminationTree:
             yield self.plan.scopes[leaf], joints(leaf)
 
     def marginals(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Each variable's marginal, over the values that it may take, after `upward`."""
+        """Yield each variable's marginal over its possible values, after `upward`."""
         for variable, rows in self.marginal_rows():
             yield variable, rows[0]
 
     def marginal_rows(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The same for each row, after `upward_rows`: [row, value]."""
+        """Yield each variable's marginals [row, value], after `upward_rows`."""
         for leaf, (scope, joint) in enumerate(self.leaf_rows()):
             for axis, variable in enumerate(scope):
                 if self.plan.leaf_of[variable] == leaf:
@@ -464,7 +468,7 @@ class EliminationTree:
     ) -> None:
         """Fill rows with independent draws, the last variable first, after `upward`.
 
-        `marks(rows, variable)` gives a uniform number for each row.
+        `marks(rows, variable)` returns one uniform number per row.
         """
         uniform = np.empty(0)
 
@@ -477,7 +481,7 @@ class EliminationTree:
         self._fill(states, choose)
 
     def turns(self) -> Iterator[Turn]:
-        """Which variables to draw from which tables, in that order, after `upward`."""
+        """Yield variables to draw and the tables they depend on, in this order, after `upward`."""
         made, scopes = self._made, self.plan.scopes
         for step in reversed(self.plan.steps):
             if step.summed:
@@ -497,7 +501,7 @@ class EliminationTree:
         for variable in np.flatnonzero(self.sizes == 1).tolist():
             states[:, variable] = self.values(variable)[0]
         self._made.trace(states, choose, _WEIGHTS)
-        if self.alive is not None:  # from places among the values that are left to values
+        if self.alive is not None:  # from indices of possible values to values
             for variable in self.order.variables:
                 states[:, variable] = self.values(variable)[states[:, variable]]
 
@@ -560,7 +564,7 @@ class EliminationTree:
         return tables
 
     def factor(self, number: int) -> tuple[tuple[int, ...], Table]:
-        """A factor as a table over those of its variables that are not settled."""
+        """Return a factor as a table over its variables with several possible values."""
         model = self.graph.packed
         if number < len(model.pair):
             i, j = model.pair[number].tolist()
@@ -570,13 +574,13 @@ class EliminationTree:
         return self._general(factor, slots)
 
     def _pair(self, i: int, j: int, weight: float) -> tuple[tuple[int, ...], Table]:
-        """A weight where two variables agree, over the values that are left to them."""
+        """Return a pair's weight where its variables agree, as a table over possible values."""
         equal = self.values(i)[:, None] == self.values(j)
         scope = tuple(v for v in (i, j) if self.sizes[v] > 1)
         return scope, weight * equal.reshape([int(self.sizes[v]) for v in scope])
 
     def _general(self, factor: np.void, slots: NDArray[np.void]) -> tuple[tuple[int, ...], Table]:
-        """A table or a formula, written out over its open variables."""
+        """Return a table or a formula as a table over variables with several possible values."""
         scope = tuple(v for v in slots["variable"].tolist() if self.sizes[v] > 1)
         place, true = np.int64(factor["table_start"]), np.int64(0)
         for variable, key in slots.tolist():
@@ -596,7 +600,7 @@ class EliminationTree:
 
 
 def _drawn(weights: Table, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-    """[row] A value drawn from each row of log-weights, by inversion."""
+    """Draw a value from each row of log-weights, by inversion."""
     weights -= weights.max(axis=1, keepdims=True)
     totals = np.exp(weights, out=weights).cumsum(axis=1)
     marked = uniform * totals[:, -1]
@@ -611,10 +615,10 @@ def _prepared(
     most: float,
     draws: bool,
 ) -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
-    """An order and a plan, made once for all graphs that differ in weights alone.
+    """Return an order and a plan, computed once for all graphs that differ only in weights.
 
-    A graph with other evidence uses the tree of products of the latest plan, if that is as fast.
-    Otherwise the latest order is where the search begins.
+    A graph with other evidence reuses the tree of products of the latest plan if it is nearly as
+    fast. Otherwise the search starts from the latest order.
     """
     model = whole.packed
     digest = hashlib.blake2b(sizes.tobytes())
@@ -653,7 +657,7 @@ def _prepared(
 
 
 def _order_of(plan: Plan, sizes: NDArray[np.int64]) -> Order:
-    """The order in which a plan sums variables out."""
+    """Return the order in which a plan sums out variables."""
     variables = tuple(v for step in plan.steps for v in step.summed)
     cliques = [(*step.scope, *step.summed) for step in plan.steps]
     products = sum(math.prod(sizes[list(clique)].tolist()) for clique in cliques)
@@ -667,7 +671,7 @@ def _leaves(
     order: Order,
     joint: tuple[tuple[int, ...], ...],
 ) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """The numbers of all factors by the variables that they depend on; pairs are numbered first."""
+    """Return the numbers of all factors by the variables that they depend on; pairs first."""
     place = np.zeros(len(sizes), dtype=np.int64)
     place[list(order.variables)] = np.arange(len(order.variables))
     found: dict[tuple[int, ...], list[int]] = {}
@@ -679,7 +683,7 @@ def _leaves(
         model.factors["scope_start"].tolist(), model.factors["scope_end"].tolist(), strict=True
     ):
         scopes.append(slots[first:last])
-    lonely = dict.fromkeys(np.flatnonzero(sizes > 1).tolist())  # variables without any factor
+    lonely = dict.fromkeys(np.flatnonzero(sizes > 1).tolist())  # variables without factors
     for number, scope in enumerate([*scopes, *joint]):
         key = tuple(sorted({v for v in scope if wide[v]}, key=rank.__getitem__))
         own = found.setdefault(key, [])
@@ -691,7 +695,7 @@ def _leaves(
 
 
 def _scopes(graph: FactorGraph, sizes: NDArray[np.int64]) -> list[NDArray[np.int32]]:
-    """The scopes of all factors, -1 for variables that may take one value only."""
+    """Return the scopes of all factors, with -1 for variables with one possible value."""
     model, wide = graph.packed, sizes > 1
     slots = np.where(wide[model.slots["variable"]], model.slots["variable"], -1)
     arity = model.factors["scope_end"] - model.factors["scope_start"]

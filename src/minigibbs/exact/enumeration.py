@@ -1,4 +1,4 @@
-"""Every state of a small graph, its log-potential and its probability."""
+"""States of a small graph with their log-potentials and probabilities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_STATES = 2**22
 
 
 def readable_count(count: int) -> str:
-    """Write a number that may be beyond any float.
+    """Format a number that may exceed the range of floats.
 
     >>> readable_count(2**22), readable_count(2**5000)
     ('4,194,304', '1.41e+1505')
@@ -34,7 +34,7 @@ def readable_count(count: int) -> str:
 
 
 def softmax(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights exp(logs) that sum to 1 along the last axis."""
+    """Return weights exp(logs) that sum to 1 along the last axis."""
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
@@ -90,7 +90,7 @@ class Enumeration:
 
     @cached_property
     def strides(self) -> NDArray[np.int64]:
-        """The change of the number of a state if the value of a variable increases by one."""
+        """The change of a state's number if the value of a variable increases by one."""
         sizes = np.where(self.graph.evidence < 0, self.graph.sizes, 1).astype(np.int64)
         return np.append(np.cumprod(sizes[::-1])[-2::-1], 1)
 
@@ -109,7 +109,7 @@ class Enumeration:
 
     @cached_property
     def _shifted(self) -> NDArray[np.float64]:
-        """[stored factor, state]: every factor, pairs first, shifted to a least number of 0."""
+        """[stored factor, state] every factor, pairs first, shifted to minimum 0."""
         model = self.graph.packed
         values = np.empty((len(model.pair) + len(model.factors), len(self.states)))
         factor_values(model, self.states, values)
@@ -147,7 +147,7 @@ class Enumeration:
         return found
 
     def entries(self, i: int) -> NDArray[np.intp]:
-        """For each entry of a variable's row in the packed graph, which row of `phi` it is."""
+        """Return for each entry of a variable's row in the packed graph its row of `phi`."""
         model = self.graph.packed
         row, pairs = model.rows[i], self.varying[self.varying < len(model.pair)]
         own = pairs[(model.pair[pairs] == i).any(axis=1)]
@@ -155,7 +155,7 @@ class Enumeration:
         return np.searchsorted(self.varying, np.concatenate([own, general]))
 
     def lines(self, i: int) -> NDArray[np.int64]:
-        """[line, value] numbers of states that differ only in one variable.
+        """Return the numbers of states that differ only in one variable, [line, value].
 
         Parameters
         ----------

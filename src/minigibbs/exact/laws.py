@@ -1,4 +1,4 @@
-"""Distributions on finitely many points: softmax, Poisson counts and their vectors, equal sums."""
+"""Finite distributions: softmax, Poisson counts, vectors of counts, merging of equal points."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from minigibbs.errors import TooLargeError
 from minigibbs.exact.enumeration import MOST_STATES, softmax
 
-TAIL = 1e-12  # Poisson counts are cut where less than this is left, above and below
-_SAME = 1e-9  # energies closer than this are one point of an estimator's distribution
+TAIL = 1e-12  # Poisson counts are cut where less than this probability remains, above and below
+_SAME = 1e-9  # closer energies are merged to one point of an estimator's distribution
 
 Law = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their probabilities
 
 
 def merge(points: NDArray[np.float64], chances: NDArray[np.float64]) -> Law:
-    """Points that are the same but for rounding become one."""
+    """Merge points that are equal up to rounding."""
     order = np.argsort(points)
     points, chances = points[order], chances[order]
     group = np.cumsum(np.append(0, np.diff(points) > _SAME))
@@ -27,10 +27,10 @@ def merge(points: NDArray[np.float64], chances: NDArray[np.float64]) -> Law:
 
 
 def poisson_points(rate: float, tilt: float = 0.0) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Counts and their probabilities, cut where less than `TAIL` remains on either side.
+    """Return counts and their probabilities, cut where less than `TAIL` remains on either side.
 
-    Where counts enter through exp(estimate), what is cut off above must be small under that tilt
-    too, which makes them Poisson(rate + tilt).
+    If counts enter through exp(estimate), the upper tail must also be small under that tilt, which
+    makes the counts Poisson(rate + tilt).
 
     >>> counts, chances = poisson_points(0.5)
     >>> counts[:3], chances[:3].round(3)
@@ -47,7 +47,7 @@ def poisson_points(rate: float, tilt: float = 0.0) -> tuple[NDArray[Any], NDArra
 
 
 def _poisson(rate: float, counts: NDArray[Any]) -> NDArray[np.float64]:
-    """Probabilities of consecutive counts that hold all but a negligible part."""
+    """Return the probabilities of consecutive counts with all but a negligible probability."""
     if rate == 0:
         return np.where(counts == 0, 1.0, 0.0)
     logs = np.concatenate([[0.0], np.cumsum(math.log(rate) - np.log(counts[1:]))])
@@ -55,7 +55,7 @@ def _poisson(rate: float, counts: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def check_minibatches(size: int) -> None:
-    """Refuse more minibatches than can be enumerated."""
+    """Raise `TooLargeError` for more minibatches than can be enumerated."""
     if size > MOST_STATES:
         raise TooLargeError(
             f"{size:,} minibatches are too many to enumerate; the limit is {MOST_STATES:,}: use "
@@ -64,7 +64,7 @@ def check_minibatches(size: int) -> None:
 
 
 def poisson_grid(rates: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """All vectors of counts [vector, rate] that matter, and their probabilities."""
+    """Return all vectors of counts [vector, rate] that matter, and their probabilities."""
     points = [poisson_points(float(rate)) for rate in rates]
     size = math.prod(len(counts) for counts, _ in points)
     check_minibatches(size)

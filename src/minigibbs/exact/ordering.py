@@ -1,9 +1,9 @@
 """Elimination orders: heuristics, random restarts and local improvement.
 
-A search starts with a few heuristics: least fill-in, least table, the order of the numbers, and
-sweeps that grow one eliminated region. It then repeats them with noise, often keeping a prefix of
-the best order so far. It ends when more search would cost more than it can save. Its length is
-counted in steps, not in seconds, so that the same graph always gets the same order.
+A search starts with a few heuristics: least fill-in, least table, numerical order, and sweeps that
+grow one eliminated region. It then repeats them with noise, often keeping a prefix of the best
+order so far. It ends when more search would cost more than it can save. Its length is counted in
+steps, not in seconds, so that the same graph always gets the same order.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _SLACK = 2.0**16  # messages of an order may have this many times the entries of
 _PAYS = 0.25  # search for this share of the time that elimination takes
 _RESTART_WORDS = 20_000  # worth of every restart, beside the words it reads
 _STALE = 200  # restarts without improvement after which the search may end
-_LEAST_SECONDS = 0.003  # of every search
-_MOST_SECONDS = 0.5  # of a search
-_HOPE_SECONDS = 0.5  # of a search for an order that fits into memory
-_HOPE_BITS = 3.0  # missing bits of memory that halve the hoped-for time
+_LEAST_SECONDS = 0.003  # least time of a search
+_MOST_SECONDS = 0.5  # largest time of a search
+_HOPE_SECONDS = 0.5  # largest time of a search for an order that fits into memory
+_HOPE_BITS = 3.0  # missing bits of memory that halve this time
 _KEPT = 0.5  # share of restarts that keep a prefix of the best order
 _SWEEPS = 0.3  # share of restarts that grow one region
-_WEIGHTS = (1.0, 0.9, 0.5, 0.0)  # of fill-in in the score, in restarts
+_WEIGHTS = (1.0, 0.9, 0.5, 0.0)  # weights of fill-in in the score, in restarts
 _NOISES = (0.2, 0.5, 1.0, 2.0)
 _SWEEP_NOISES = (0.0, 0.001, 0.2, 0.5)
 
@@ -49,13 +49,13 @@ class Order:
     Attributes
     ----------
     variables
-        The variables that may take several values, the first to be eliminated first.
+        The variables with several possible values, in order of elimination.
     width
         The induced width: the size of the largest clique, minus one.
     products
         Sum over cliques of the product of their domain sizes.
     entries
-        The same for messages, which lack the eliminated variable.
+        The same sum for messages, which lack the eliminated variable.
     """
 
     variables: tuple[int, ...]
@@ -75,7 +75,7 @@ def order_variables(
     Parameters
     ----------
     sizes
-        The domain size of each variable. Variables of one value take no part.
+        The domain size of each variable. Variables with one value are ignored.
     scopes
         Arrays [factor, variable]; -1 for no variable.
     most
@@ -86,7 +86,7 @@ def order_variables(
     Raises
     ------
     TooLargeError
-        If the tables of every order that was found have far more than `most` entries.
+        If the tables of every order found have far more than `most` entries.
     """
     bits = np.log2(sizes.astype(np.float64))
     members = np.flatnonzero(sizes > 1)
@@ -113,13 +113,13 @@ class Scratch(NamedTuple):
     some: NDArray[np.int64]
     others: NDArray[np.int64]
     touched: NDArray[np.int64]  # the step at which a neighbor was first eliminated
-    dirty: NDArray[np.bool_]  # whether a score must be computed anew
+    dirty: NDArray[np.bool_]  # whether a score must be recomputed
     gone: NDArray[np.bool_]
     score: NDArray[np.float64]
 
 
 class _Search:
-    """The search for one graph; `best` is its result."""
+    """Search for an order of one graph; `best` is the result."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Search:
                 self.improved = tried
 
     def _worth(self) -> float:
-        """Seconds that the whole search may take."""
+        """Return the time limit of the whole search in seconds."""
         best = self.best
         if best.entries > self.most:
             beyond = min(math.log2(best.entries / self.most), 1000.0)
@@ -197,7 +197,7 @@ class _Search:
         noise: float = 0.0,
         sweep: bool = False,
     ) -> None:
-        """Keep the order that one greedy elimination finds, if it is better than the best."""
+        """Run one greedy elimination; keep its order if it is better than the best."""
         done = greedy_order(
             self.near.copy(),
             self.bits,
@@ -238,7 +238,7 @@ class _Search:
 
 
 def _bit_rows(pairs: NDArray[np.int64], count: int) -> NDArray[np.uint64]:
-    """[variable, word] One bit per neighbor."""
+    """Return the neighbors as sets of bits, [variable, word]."""
     rows = np.zeros((count, max(-(-count // 64), 1)), dtype=np.uint64)
     for one, other in (pairs.T, pairs.T[::-1]):
         np.bitwise_or.at(rows, (one, other >> 6), np.uint64(1) << (other & 63).astype(np.uint64))
@@ -246,14 +246,14 @@ def _bit_rows(pairs: NDArray[np.int64], count: int) -> NDArray[np.uint64]:
 
 
 def _bits_of(row: NDArray[np.uint64]) -> list[int]:
-    """The bits that are set in a row."""
+    """Return the positions of the set bits of a row."""
     return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()  # type: ignore[no-any-return]
 
 
 def _listed(
     members: NDArray[np.intp], pairs: NDArray[np.int64], bits: NDArray[np.float64], most: float
 ) -> Order:
-    """The better of two orders of a large graph: by fill-in, and as the variables are numbered."""
+    """Return the better of two orders of a large graph: by fill-in, and by number."""
     limit = math.log2(most) + _ROUNDING
     tried = [
         _Elimination(members.tolist(), pairs, bits.tolist(), limit, by_fill=by_fill)
@@ -269,7 +269,7 @@ def _listed(
 def _neighbors(
     sizes: NDArray[np.integer], scopes: Iterable[NDArray[np.int32]], most: float
 ) -> NDArray[np.int64]:
-    """[edge, 2]: every two variables that share a factor, once."""
+    """Return [edge, 2] all pairs of variables that share a factor, without repetition."""
     variables = len(sizes)
     found = [np.empty(0, dtype=np.int64)]
     for scope in scopes:
@@ -288,7 +288,7 @@ def _neighbors(
 
 
 def refuse_dense(edges: int, sizes: NDArray[np.integer], most: float) -> None:
-    """Refuse at once what is hopeless: a graph of treewidth w has fewer than w edges a variable."""
+    """Reject hopeless graphs early: with treewidth w there are fewer than w edges per variable."""
     bits = np.sort(np.log2(sizes[sizes > 1].astype(np.float64)))
     least = math.ceil(edges / max(len(bits), 1)) + 1  # variables in some clique
     entries = float(bits[:least].sum())
@@ -310,7 +310,7 @@ def refuse(variables: int, bits: float, most: float) -> None:
 
 
 class _Elimination:
-    """Eliminates all variables, or stops at the first whose table would be too large."""
+    """Elimination of all variables, up to the first whose table is too large."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class _Elimination:
         self.heap: list[tuple[float, float, int]] = []
         self.rank: dict[int, tuple[float, float]] = {}
         self.cliques: dict[int, set[int]] = {}  # in the order of elimination
-        self.entries, self.products = 0.0, 0.0  # of all messages and cliques together
+        self.entries, self.products = 0.0, 0.0  # total sizes of messages and of cliques
         self.largest, self.variables = 0.0, 0  # log2 of the largest message, and its variables
         for v in variables:
             current().check()
@@ -342,7 +342,7 @@ class _Elimination:
             fill, table, v = heapq.heappop(self.heap)
             if self.rank.get(v) != (fill, table):
                 continue  # its neighborhood has changed since
-            if self.by_fill and table > self.limit:  # so are all others
+            if self.by_fill and table > self.limit:  # all other tables are too large as well
                 v = min(self.rank, key=self.table.__getitem__)
             message = self.table[v] - self.bits[v]
             if message > self.largest:
@@ -376,9 +376,10 @@ class _Elimination:
         self.table[b] += self.bits[a]
 
     def _place(self, v: int) -> None:
-        """Rank a variable by the edges that its neighbors lack, or by its number.
+        """Rank a variable by the edges missing between its neighbors, or by its number.
 
-        One whose table is too large comes last, uncounted: it may have many neighbors.
+        A variable whose table is too large comes last. Its missing edges are not counted, because
+        it may have many neighbors.
         """
         near, table = self.around[v], self.table[v]
         rank = (math.inf, table)

@@ -1,12 +1,12 @@
-"""Which tables elimination multiplies, and when: a tree of products of two tables each.
+"""Plans of elimination: trees of products of two tables each.
 
-A plan is made of scopes and domain sizes alone. The same plan serves other weights, and other
-values of the same observed variables.
+A plan depends only on scopes and domain sizes. The same plan is valid for other weights, and for
+other values of the same observed variables.
 
-Variables are eliminated in the given order. The tables that hold a variable are multiplied in
-pairs, and every variable that occurs in no other table is summed out on the way. A large table is
-not multiplied by a small one at once: the small tables of several eliminations are multiplied with
-each other first, where one larger matrix product is faster than several thin ones.
+Variables are eliminated in the given order. The tables of a variable are multiplied in pairs, and
+every variable that occurs in no other table is summed out. A large table is not multiplied by a
+small one at once. The small tables of several eliminations are multiplied with each other first, if
+one larger matrix product is faster than several thin ones.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Step(NamedTuple):
     """A product of two nodes, summed over some variables. Leaves are the first nodes."""
 
     left: int
-    right: int  # -1 for none: the left table is only summed
-    scope: tuple[int, ...]  # of the result
+    right: int  # -1 if the left table is only summed
+    scope: tuple[int, ...]  # variables of the result
     summed: tuple[int, ...]
 
 
@@ -62,28 +62,28 @@ class Plan:
     Attributes
     ----------
     scopes
-        The scope of every node: leaves, then results of steps.
+        The scope of every node: first leaves, then results of steps.
     steps
-        What makes each node behind the leaves.
+        The products that define the nodes after the leaves.
     roots
         Nodes without variables that no step uses; log Z is the sum of their logarithms.
     leaf_of
-        The leaf with the fewest entries that holds each variable.
+        The leaf with the fewest entries that contains each variable.
     """
 
     scopes: tuple[tuple[int, ...], ...]
     steps: tuple[Step, ...]
     roots: tuple[int, ...]
     leaf_of: dict[int, int]
-    entries: float  # of all nodes
-    written: float  # of all leaves
+    entries: float  # entries of all nodes
+    written: float  # entries of all leaves
     largest: float  # entries of the largest node
     largest_leaf: float
     seconds: float  # predicted for all passes
 
     @property
     def leaves(self) -> int:
-        """How many of the nodes are leaves."""
+        """Number of nodes that are leaves."""
         return len(self.scopes) - len(self.steps)
 
     @property
@@ -122,7 +122,7 @@ def make_plan(
     scopes
         The variables of each leaf; every variable of the order occurs in one.
     sizes
-        How many values each variable may take.
+        Number of possible values of each variable.
     """
     return _Planner(order, scopes, sizes).plan()
 
@@ -132,17 +132,17 @@ def plan_of_tree(
     children: Sequence[tuple[int, int]],
     sizes: NDArray[np.int64],
 ) -> Plan:
-    """The plan of a given tree of products.
+    """Return the plan of a given tree of products.
 
     Parameters
     ----------
     scopes
         The variables of each leaf.
     children
-        The two nodes that each product multiplies. Leaves are the first nodes, and the last product
-        is the root.
+        The two nodes that each product multiplies. Leaves are the first nodes. The last product is
+        the root.
     sizes
-        How many values each variable may take.
+        Number of possible values of each variable.
     """
     made = _Tree(scopes, sizes)
     below = tree_scopes(scopes, children)
@@ -159,21 +159,21 @@ def plan_of_tree(
             own = nodes.get(child, child)
             if below[child]:
                 used.append(own)
-            elif child < first:  # all of its variables are its own
+            elif child < first:  # its variables occur in no other leaf
                 made.step(own, -1, frozenset(scopes[child]))
         used.sort(key=lambda one: -made.entries(made.scopes[one]))
         if len(used) == 2:
             together = set(made.scopes[used[0]]) | set(made.scopes[used[1]])
             nodes[node] = made.step(used[0], used[1], together - below[node])
-        else:  # the other child is a component of its own
+        else:  # the other child is a separate component
             nodes[node] = used[0] if used else -1
     return made.plan()
 
 
 def tree_of(plan: Plan) -> list[tuple[int, int]]:
-    """The children of each product of two tables; components are joined to one tree.
+    """Return the children of each product of two tables; components are joined to one tree.
 
-    Sums of a single table are left to the product that uses it. The last product is the root.
+    A sum of a single table becomes part of the product that uses it. The last product is the root.
     """
     children = list[tuple[int, int]]()
     alias = list(range(plan.leaves))
@@ -193,10 +193,10 @@ def tree_of(plan: Plan) -> list[tuple[int, int]]:
 def plan_like(
     known: Plan, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
 ) -> Plan | None:
-    """The plan of other leaves that follows the tree of a known one; None where there is no tree.
+    """Return the plan of other leaves with the tree of a known plan; None if there is no tree.
 
-    For a graph with other evidence, whose leaves are nearly those of the known plan. A leaf takes
-    the place of the smallest known one of those that share most variables with it.
+    It is for a graph with other evidence, whose leaves are nearly those of the known plan. A leaf
+    replaces the smallest of the known leaves that share most variables with it.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def plan_like(
     scopes
         The variables of each leaf.
     sizes
-        How many values each variable may take.
+        Number of possible values of each variable.
     """
     if len(scopes) < 2 or not known.steps:
         return None
@@ -213,7 +213,7 @@ def plan_like(
     for leaf, scope in enumerate(known.scopes[: known.leaves]):
         for v in scope:
             holders.setdefault(v, []).append(leaf)
-    nodes: dict[int, int] = {}  # of the known tree, in the new one
+    nodes: dict[int, int] = {}  # from nodes of the known tree to new ones
     children = list[tuple[int, int]]()
 
     def join(place: int, node: int) -> None:
@@ -236,7 +236,7 @@ def plan_like(
 def tree_scopes(
     scopes: Sequence[tuple[int, ...]], children: Sequence[tuple[int, int]]
 ) -> list[set[int]]:
-    """The variables of every node that also occur in leaves that are not below it."""
+    """Return the variables of every node that also occur in leaves that are not below it."""
     left = Counter(v for scope in scopes for v in scope)
     first, last = len(scopes), len(scopes) + len(children) - 1
     found: list[dict[int, int]] = [dict[int, int]()] * (last + 1)
@@ -256,7 +256,7 @@ def tree_scopes(
 
 
 class _Tree:
-    """Steps that are added one by one, and what they cost."""
+    """Steps that are added one by one, and their predicted time."""
 
     def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]) -> None:
         self.sizes: list[int] = sizes.tolist()
@@ -267,7 +267,7 @@ class _Tree:
         self.seconds = 0.0
 
     def step(self, left: int, right: int, summed: Collection[int]) -> int:
-        """Add a step; its axes are those of a matrix product. Returns the node that it makes."""
+        """Add a step with the axes of a matrix product; return its node."""
         one = self.scopes[left]
         other = () if right < 0 else self.scopes[right]
         together = dict.fromkeys((*one, *other))
@@ -281,7 +281,7 @@ class _Tree:
         return len(self.scopes) - 1
 
     def plan(self) -> Plan:
-        """The plan of all steps."""
+        """Return the plan of all steps."""
         entries = [float(self.entries(scope)) for scope in self.scopes]
         leaf_of: dict[int, int] = {}
         for leaf in sorted(range(self.leaves), key=entries.__getitem__, reverse=True):
@@ -299,7 +299,7 @@ class _Tree:
         )
 
     def entries(self, scope: Iterable[int]) -> int:
-        """Entries of a table."""
+        """Return the number of entries of a table."""
         return math.prod(self.sizes[v] for v in scope)
 
     def cost(self, a: Set[int], b: Set[int], out: Set[int]) -> float:
@@ -316,7 +316,7 @@ class _Tree:
 def natural_scope(
     left: tuple[int, ...], right: tuple[int, ...], kept: Container[int]
 ) -> tuple[int, ...]:
-    """The axes of a matrix product in the order in which it writes them."""
+    """Return the axes of a matrix product in the order in which it writes them."""
     one, other = set(left), set(right)
     return (
         *(v for v in left if v in other and v in kept),
@@ -326,7 +326,7 @@ def natural_scope(
 
 
 class _Item(NamedTuple):
-    """A table that is not used yet: a node, or the product of a large node and a small one."""
+    """An unused table: a node, or the delayed product of a large node and a small one."""
 
     node: int
     scope: frozenset[int]
@@ -370,14 +370,14 @@ class _Planner:
             self._hold(_Item(self._step(item, None, summed), item.scope - summed))
 
     def _best_pair(self, items: list[_Item]) -> tuple[int, int]:
-        """The pair whose product is smallest; of many tables the two smallest."""
+        """Return the pair with the smallest product; of many tables, the two smallest."""
         if len(items) > _COMPARED:
             return 0, 1
         pairs = [(a, b) for b in range(len(items)) for a in range(b)]
         return min(pairs, key=lambda pair: self._result(items[pair[0]], items[pair[1]]))
 
     def _result(self, a: _Item, b: _Item) -> tuple[float, float]:
-        """Entries of the product of two tables, and of their scopes together."""
+        """Return the entries of the product of two tables, and of their joint scope."""
         both = a.scope | b.scope
         kept = [v for v in both if not self.holders[v] <= {a, b}]
         return self.entries(kept), self.entries(both)
@@ -401,7 +401,7 @@ class _Planner:
         return item
 
     def _delay(self, large: _Item, small: _Item) -> None:
-        """Multiply a large table by a small one, or collect the small one for later."""
+        """Multiply a large table by a small one, or delay the product."""
         if large.small >= 0:
             grouped = self._grouped(large, small)
             if grouped:
@@ -414,13 +414,13 @@ class _Planner:
         self._wait(_Item(large.node, both - summed, small.node, (large.scope, small.scope)))
 
     def _wait(self, item: _Item) -> None:
-        """Hold a delayed product, unless nothing is left that could use it."""
+        """Store a delayed product; compute it if nothing is left that could use it."""
         self._hold(item)
         if not item.scope:
             self._now(item)
 
     def _grouped(self, large: _Item, small: _Item) -> bool:
-        """Add a small table to those that wait for a large one, if that is faster."""
+        """Multiply a small table with the one that waits for a large table, if that is faster."""
         base, waiting = large.parts
         elsewhere = {v for v in waiting | small.scope if self.holders[v] - {large, small}}
         together = (waiting | small.scope) & (base | elsewhere)
@@ -441,7 +441,7 @@ class _Planner:
         return True
 
     def _now(self, item: _Item) -> _Item:
-        """The item with a delayed product made."""
+        """Return the item with its delayed product computed."""
         if item.small < 0:
             return item
         self._drop(item)
@@ -467,7 +467,7 @@ class _Planner:
 def product_seconds(
     matrices: int, rows: int, columns: int, depth: int, left: int, right: int, out: int
 ) -> float:
-    """Predicted seconds of a product of stacks of matrices, and of the three tables' entries."""
+    """Predict the seconds of a product of stacks of matrices and of reading and writing them."""
     products = matrices * rows * columns * depth
     thin = max(_BLAS_SECONDS, _THIN_SECONDS / max(min(depth, rows, columns), 1))
     return _STEP_SECONDS + _ENTRY_SECONDS * (left + right + out) + thin * products

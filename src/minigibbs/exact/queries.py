@@ -1,4 +1,4 @@
-"""Questions to an exact model: joint marginals, probabilities of evidence, mean log-potentials."""
+"""Exact queries: joint marginals, probabilities of evidence, mean log-potentials, MAP states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minigibbs.graph.graph import FactorGraph
 def joint_marginal(
     graph: FactorGraph, variables: Sequence[int], memory: float | None = None
 ) -> NDArray[np.float64]:
-    """The joint marginal of some variables: one axis per variable, over its whole domain.
+    """Return the joint marginal of some variables, with one axis per variable and full domains.
 
     >>> import minigibbs as mg
     >>> chain = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.5)])
@@ -49,7 +49,7 @@ def joint_marginal(
 def log_evidence(
     graph: FactorGraph, evidence: Mapping[int | str, Any], log_z: float, memory: float | None = None
 ) -> float:
-    """The logarithm of the probability of evidence in a graph whose log Z is given."""
+    """Return the logarithm of the probability of evidence in a graph with a known log Z."""
     tree = EliminationTree.of(graph.condition(evidence), memory)
     with tree.reserved():
         return min(tree.upward() - log_z, 0.0)
@@ -73,7 +73,7 @@ def log_likelihood(
 
 
 def mean_log_potential(graph: FactorGraph, memory: float | None = None) -> float:
-    """The expected log-potential, by the joint marginals of all factors."""
+    """Return the expected log-potential, from the joint marginals of all factors."""
     tree = EliminationTree.of(graph, memory)
     with tree.reserved():
         possible(tree)
@@ -85,7 +85,7 @@ def mean_log_potential(graph: FactorGraph, memory: float | None = None) -> float
 
 
 def best_state(graph: FactorGraph, memory: float | None = None) -> tuple[NDArray[Any], float]:
-    """The most probable state and its log-potential, by elimination with maxima for sums.
+    """Return the most probable state and its log-potential, by max-product elimination.
 
     >>> import minigibbs as mg
     >>> chain = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], [1.0, -1.0])])

@@ -1,8 +1,8 @@
-"""Faster plans: the tree of products of a plan, improved by simulated annealing.
+"""Faster plans: simulated annealing of the tree of products of a plan.
 
 A plan follows an elimination order. Other trees of products of the same tables give the same
-numbers, often for far less work. A rotation turns the products (a b) c into (a c) b, and every tree
-can be reached by rotations. Annealing over rotations follows Kalachev, Panteleev and Yung (2021),
+results, often for far less work. A rotation replaces the products (a b) c by (a c) b, and rotations
+reach every tree. Annealing over rotations follows Kalachev, Panteleev and Yung (2021),
 "Multi-tensor contraction for XEB verification of quantum circuits".
 
 The search ends when more of it would cost more than it can save. Its length is counted in
@@ -40,20 +40,20 @@ _SHARE = 0.2  # of the time that is left to the call under way
 _TRIAL_SECONDS = 5e-8  # of a rotation, beside what follows
 _WORD_SECONDS = 6e-9  # per word of bits
 _TEMPERATURES = 40
-_ROUNDS = ((6.0, 20.0), (15.0, 30.0))  # inverse temperatures, in turn: a new tree, and a better one
-_FIRST_SECONDS = 0.02  # of the first two rounds; the next two are twice as long
-_CROWDED = 1e-8  # seconds that an entry costs where tables do not fit into memory
+_ROUNDS = ((6.0, 20.0), (15.0, 30.0))  # inverse temperatures of rounds: new trees, better trees
+_FIRST_SECONDS = 0.02  # seconds of each of the first two rounds; the next two are twice as long
+_CROWDED = 1e-8  # seconds per entry if tables do not fit into memory
 
 
 def rotated(plan: Plan, sizes: NDArray[np.int64], most: float) -> Plan:
-    """The best plan that the search finds, or the given one.
+    """Return the best plan that the search finds, or the given one.
 
     Parameters
     ----------
     plan
-        Where the search begins.
+        The start of the search.
     sizes
-        How many values each variable may take.
+        Number of possible values of each variable.
     most
         Largest number of entries of all products together.
     """
@@ -89,7 +89,7 @@ class _Search:
         self.made = self._made()
 
     def run(self) -> None:
-        """Anneal in rounds, each from the best tree so far, while that pays."""
+        """Anneal in rounds from the best tree so far, while the search saves time."""
         trial = _TRIAL_SECONDS + _WORD_SECONDS * self.words
         spent, number, stale, before = 0.0, 0, False, self.seconds
         while True:
@@ -140,18 +140,18 @@ class _Search:
         return np.array([*PRICES, SMALL_PRODUCTS, crowded])
 
     def _price(self, crowded: float) -> float:
-        """Predicted seconds of one pass."""
+        """Return the predicted seconds of one pass."""
         return float(
             price_tree(self.children, self.rows, self.bits, self._prices(crowded), self.costs)
         )
 
     def _made(self) -> float:
-        """Entries of all products together."""
+        """Return the number of entries of all products together."""
         set_bits = np.unpackbits(self.rows[self.leaves :].view(np.uint8), axis=1, bitorder="little")
         return float(np.exp2(set_bits[:, : len(self.bits)] @ self.bits).sum())
 
 
 def _allowed() -> float:
-    """Seconds that the call under way can spare, in powers of two, so that plans seldom differ."""
+    """Return the seconds that the call can spare, as a power of two so that plans rarely differ."""
     left = _SHARE * current().left
     return math.inf if left == math.inf else 2.0 ** math.floor(math.log2(max(left, 1e-3)))

@@ -1,9 +1,9 @@
-"""States of positive probability, in graphs with zeros: to begin from, and how they hang together.
+"""Possible states of graphs with hard constraints: initial states and connectivity.
 
-Pruning (`graph.pruning`) comes first. Where what is left is narrow, states are drawn through the
-elimination tree, uniformly among all that are possible, which also proves that there are any. Else
-they are searched for: backtracking at random that keeps the values arc consistent, with restarts,
-and a bound on the work.
+Pruning (`graph.pruning`) comes first. If the rest has low treewidth, states are drawn by the
+elimination tree, uniformly among all possible states, which also proves that there are any.
+Otherwise they are found by a randomized backtracking search that maintains arc consistency, with
+restarts and a limit on the work.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from minigibbs.graph.prepared import prepared
 from minigibbs.graph.pruning import Space, all_alive, constraints, counts_left, narrow
 from minigibbs.kernels.support import FOUND, NONE, binding, fold, search
 
-_NARROW = 32 * 2**20  # bytes of messages up to which states are drawn through the tree
-_MANY = 20_000  # variables beyond which a search is tried first
-_MOST_VISITS = 100_000_000  # table entries that the search for a first state looks at
-_MORE_VISITS = 100_000_000  # the same for the states of further chains
-_LOOKS = 16  # variables that a decision of a search looks at
-_FAILURES = 100  # of a search before it begins anew; each time half as many more
-_FOLD_VISITS = 200_000_000  # table entries looked at to find out how states hang together
-_ENUMERATED = 1 << 16  # states that are looked at one by one for that
+_NARROW = 32 * 2**20  # bytes of messages up to which states are drawn by elimination
+_MANY = 20_000  # number of variables beyond which a search is tried first
+_MOST_VISITS = 100_000_000  # table entries that the search for a first state reads
+_MORE_VISITS = 100_000_000  # table entries that the searches for further chains read
+_LOOKS = 16  # variables considered per decision of a search
+_FAILURES = 100  # failures before the first restart; the limit grows by half at each
+_FOLD_VISITS = 200_000_000  # table entries read to determine connectivity
+_ENUMERATED = 1 << 16  # largest number of states that are enumerated for connectivity
 
 
 class Support:
-    """The states of a graph that its zeros allow; `SampleError` if there is certainly none."""
+    """States that hard constraints allow; raises `SampleError` if there is certainly none."""
 
     def __init__(self, graph: FactorGraph) -> None:
         self.graph, self.rules, self.alive = graph, constraints(graph), all_alive(graph)
@@ -49,23 +49,23 @@ class Support:
 
     @cached_property
     def binding(self) -> NDArray[np.bool_]:
-        """Of the factors with zeros, those that still forbid something after the pruning."""
+        """Which factors with hard constraints still forbid something after the pruning."""
         space, out = Space.of(self.rules), np.zeros(len(self.rules.factors), dtype=np.bool_)
         binding(self.rules, self.alive, space.digits, space.length, out)
         return out
 
     @cached_property
     def bound(self) -> NDArray[np.int32]:
-        """The variables of those factors that may take several values."""
+        """The variables of binding factors that have several possible values."""
         factors = self.rules.factors[self.binding]
-        change = np.zeros(len(self.rules.slots) + 1, dtype=np.int64)  # scopes begin and end
+        change = np.zeros(len(self.rules.slots) + 1, dtype=np.int64)  # begins and ends of scopes
         np.add.at(change, factors["scope_start"], 1)
         np.add.at(change, factors["scope_end"], -1)
         every = np.unique(self.rules.slots["variable"][np.cumsum(change[:-1]) > 0])
         return every[self.left[every] > 1]  # type: ignore[no-any-return]
 
     def fill(self, states: NDArray[Any], marks: NDArray[np.float64]) -> None:
-        """Set rows to possible states, each by its own row of uniform numbers."""
+        """Set rows to possible states, each from its own row of uniform numbers."""
         flat, first = np.flatnonzero(self.alive), np.cumsum(self.left) - self.left
         choice = flat[first + (marks * self.left).astype(np.int64)] - self.rules.first[:-1]
         states[:] = choice
@@ -79,7 +79,7 @@ class Support:
             if values is not None:
                 states[row, self.bound] = values
                 continue
-            self._tree = self._narrow_tree()  # slow to order, but the last hope
+            self._tree = self._narrow_tree()  # ordering is slow, but nothing else is left
             if self._tree is None:
                 raise SampleError(
                     f"no state of positive probability was found in {_MOST_VISITS:.0e} steps of "
@@ -91,11 +91,11 @@ class Support:
 
     @cached_property
     def _tree(self) -> EliminationTree | None:
-        """The tree to draw from at once, or None where a search comes first."""
+        """The tree to draw from at once, or None if a search comes first."""
         return None if len(self.graph) > _MANY else self._narrow_tree()
 
     def _narrow_tree(self) -> EliminationTree | None:
-        """The tree of the zeros alone, after its upward pass, if that is narrow."""
+        """Return the tree of the hard constraints after its upward pass, if its width is low."""
         try:
             tree = EliminationTree.ordered(zeros_alone(self.graph), _NARROW / 8)
         except TooLargeError:
@@ -105,7 +105,7 @@ class Support:
         return tree
 
     def _searched(self, marks: NDArray[np.float64]) -> NDArray[Any] | None:
-        """Values of `bound`: found anew, or again once the work for further chains is spent."""
+        """Return values of `bound`: new ones, or old ones once the budget of visits is spent."""
         if self._found and self._visits > _MORE_VISITS:
             return self._found[int(marks[0] * len(self._found))]
         seed = int(marks[0] * 2**53)
@@ -122,7 +122,7 @@ class Support:
         owner = np.repeat(np.arange(len(self.left), dtype=np.int32), np.diff(rules.first))
         blame, space = np.ones(len(self.left)), Space.of(rules, len(self.alive))
         levels = np.zeros((len(self.bound) + 1, 4), dtype=np.int64)
-        outcome, looks = None, 0  # first as they are numbered, as Bayesian networks often list them
+        outcome, looks = None, 0  # first in numerical order, often that of a Bayesian network
         while space.length[1] <= most:
             alive, left, order = self.alive.copy(), self.left.copy(), self.bound.copy()
             space.length[0], space.ring[:], space.waiting[:] = 0, 0, False
@@ -161,7 +161,7 @@ def _impossible(graph: FactorGraph, why: str) -> SampleError:
 
 
 def zeros_alone(graph: FactorGraph) -> FactorGraph:
-    """The factors with hard constraints, with all else worth 0: the possible states are alike."""
+    """Return the constraints alone, with 0 for all else: possible states are equally likely."""
     groups: list[Factors] = []
     begin = 0
     for group in graph.factors:
@@ -179,7 +179,7 @@ def zeros_alone(graph: FactorGraph) -> FactorGraph:
 
 
 def forbidding(graph: FactorGraph, state: NDArray[Any]) -> int | None:
-    """The first factor, by its number in `packed.factors`, that gives a state probability 0."""
+    """Return the number in `packed.factors` of the first factor that forbids a state, or None."""
     model = graph.packed
     for number in graph.hard.tolist():
         factor = model.factors[number]
@@ -191,12 +191,13 @@ def forbidding(graph: FactorGraph, state: NDArray[Any]) -> int | None:
 
 
 def reach(graph: FactorGraph) -> str:
-    """Whether moves of one variable at a time lead from any possible state to any other.
+    """Return whether moves of one variable at a time connect all possible states.
 
-    CONNECTED where that is proved: by folding (a value that another can replace, whatever the rest
-    does, is taken out, since a chain can go from one to the other and back; if one state is left,
-    all lead to it), or by looking at every state of a small graph. SPLIT where the latter shows
-    that they do not. UNKNOWN otherwise, as with relations that tie variables to each other.
+    CONNECTED is proved by folding, or by enumerating the states of a small graph. Folding removes a
+    value that another can replace whatever the other variables are, because a chain can move from
+    one to the other and back. If one state is left, all states are connected to it. SPLIT is proved
+    by enumeration. UNKNOWN is returned otherwise, as for relations that tie variables to each
+    other.
 
     >>> import minigibbs as mg, numpy as np
     >>> not_both = mg.Table([[0, 1], [1, 2]], [[0.0, 0.0], [0.0, -np.inf]])
@@ -218,14 +219,14 @@ def _reach(support: Support) -> str:
         return CONNECTED
     if math.prod(int(count) for count in left[bound]) > _ENUMERATED:
         return UNKNOWN
-    return _enumerated(support, alive, left)  # folding has left fewer states, as connected
+    return _enumerated(support, alive, left)  # folding preserves the connectivity
 
 
 def _enumerated(support: Support, alive: NDArray[np.bool_], left: NDArray[np.int64]) -> str:
-    """Label every state of the bound variables, and let labels spread.
+    """Label every state of the bound variables, and spread the labels along single-variable moves.
 
-    Only variables with several values left have an axis: folding leaves one to many of them, and
-    NumPy has at most 64 axes.
+    Only variables with several values left have an axis, because NumPy allows at most 64 axes.
+    Folding leaves many variables with one value.
     """
     rules, several = support.rules, support.bound[left[support.bound] > 1]
     shape = tuple(int(left[v]) for v in several)

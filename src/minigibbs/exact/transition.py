@@ -1,7 +1,7 @@
-"""A sampler's transition matrix by enumeration, its stationary distribution and its spectral gap.
+"""Transition matrices of samplers by enumeration, stationary distributions and spectral gaps.
 
-Samplers build theirs in `Sampler.transition`, from the paper's definitions and not from the
-kernels: minibatches are enumerated, and Poisson counts cut where less than 1e-12 is left.
+`Sampler.transition` builds the matrix of a sampler from the paper's definitions, not from the
+kernels. Minibatches are enumerated, and Poisson counts are cut where less than 1e-12 remains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minigibbs.exact.laws import Law
 from minigibbs.system.boundary import checked
 
 MOST_MATRIX = 20_000  # rows of a dense transition matrix
-_LOST = 1e-8  # eigenvalues have absolute errors of about 1e-16: gaps below this lose digits
+_LOST = 1e-8  # eigenvalues have absolute errors of about 1e-16, so smaller gaps lose digits
 
 
 @checked(SampleError, init=False)
@@ -26,7 +26,7 @@ _LOST = 1e-8  # eigenvalues have absolute errors of about 1e-16: gaps below this
 class Transition:
     """The transition matrix of one update or sweep of a sampler.
 
-    Samplers with an energy estimate have pairs (state, energy) as rows; `energy` is 0 for others.
+    Samplers with an energy estimate have pairs (state, energy) as rows. `energy` is 0 for others.
 
     Attributes
     ----------
@@ -75,11 +75,10 @@ class Transition:
         return np.bincount(self.state, law, minlength=count).astype(np.float64)
 
     def stationary(self) -> NDArray[np.float64]:
-        """Compute the stationary distribution of the matrix, whatever theory says.
+        """Compute the stationary distribution of the matrix, without using `law`.
 
-        By state reduction (Grassmann, Taksar and Heyman 1985, doi:10.1287/opre.33.5.1107), which
-        does not subtract, so that the result is accurate to rounding even for chains that mix
-        poorly.
+        State reduction (Grassmann, Taksar and Heyman 1985, doi:10.1287/opre.33.5.1107) does not
+        subtract. The result is therefore accurate to rounding even for chains that mix poorly.
 
         Returns
         -------
@@ -104,8 +103,8 @@ class Transition:
         """Compute 1 minus the second eigenvalue of a chain that is reversible under `law`.
 
         I - P is built from the off-diagonal entries of P, and small gaps are computed without
-        subtraction: they are accurate to rounding even for chains that mix poorly. Rows whose
-        probability is too small for a double are ignored.
+        subtraction. They are therefore accurate to rounding even for chains that mix poorly. Rows
+        whose probability is too small for a double are ignored.
 
         Returns
         -------
@@ -128,10 +127,10 @@ class Transition:
 
 
 def _symmetric(matrix: NDArray[np.float64], law: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The matrix of a reversible operator in an orthonormal basis of L2(law).
+    """Return the matrix of a reversible operator in an orthonormal basis of L2(law).
 
-    The entries of a pair of states are the same but for errors, such as cut Poisson tails. The one
-    in the row of the less likely state is used: it is larger before scaling, so more precise.
+    The two entries of a pair of states are equal except for errors, such as cut Poisson tails. The
+    entry in the row of the less likely state is used. It is larger before scaling, so more precise.
     """
     root = np.sqrt(law)
     scaled = root[:, None] * matrix / root
@@ -140,11 +139,11 @@ def _symmetric(matrix: NDArray[np.float64], law: NDArray[np.float64]) -> NDArray
 
 
 def _small_gap(rates: NDArray[np.float64], law: NDArray[np.float64]) -> float:
-    """The spectral gap from the off-diagonal transition probabilities, to relative precision.
+    """Return the spectral gap from the off-diagonal probabilities, to relative precision.
 
-    Let A be I - P without the row and column of the likeliest state o. For f with f(o) = 0 the
-    Dirichlet form is <f, A f>, and Var f = <f, C f> with C = I - 1 1^T in L2(law). So 1 / gap is
-    the largest eigenvalue of sqrt(C) A^-1 sqrt(C).
+    Let A be I - P without the row and column of the most probable state o. For f with f(o) = 0 the
+    Dirichlet form is <f, A f>, and Var f = <f, C f> with C = I - 1 1^T in L2(law). Therefore
+    1 / gap is the largest eigenvalue of sqrt(C) A^-1 sqrt(C).
     """
     likeliest = int(np.argmax(law))
     others = np.arange(len(law)) != likeliest
@@ -159,10 +158,10 @@ def _small_gap(rates: NDArray[np.float64], law: NDArray[np.float64]) -> float:
 
 
 def _green(rates: NDArray[np.float64], exits: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The inverse of diag(rates.sum(axis=1) + exits) - rates; None where there is none.
+    """Return the inverse of diag(rates.sum(axis=1) + exits) - rates; None if it is singular.
 
-    By state reduction, as in `Transition.stationary`: nothing is subtracted, so that every entry
-    has full relative precision. Diagonal entries of `rates` are ignored.
+    State reduction, as in `Transition.stationary`, does not subtract. Every entry therefore has
+    full relative precision. Diagonal entries of `rates` are ignored.
     """
     rates, exits, green = rates.copy(), exits.copy(), np.eye(len(exits))
     leaving = np.empty(len(exits))
@@ -184,10 +183,10 @@ def on_states(
     conditionals: Callable[[int, NDArray[np.int64]], NDArray[np.float64]],
     law: NDArray[np.float64] | None,
 ) -> Transition:
-    """A matrix over states, for an update at a uniformly random variable.
+    """Return the transition matrix over states of an update at a uniformly random variable.
 
-    `conditionals(i, line)` is [old value, new value] for variable i, on the states of a line that
-    differ in that variable alone. Where zeros forbid all of a line, nothing moves on it.
+    `conditionals(i, line)` returns [old value, new value] for variable i, on the states of a line
+    that differ only in that variable. If hard constraints forbid a whole line, it has no moves.
     """
     count = check_rows(len(everything.states))
     matrix = np.zeros((count, count))
@@ -202,7 +201,7 @@ def on_states(
 class Joint:
     """The space of pairs (state, energy estimate), with the distribution of Theorems 1 and 5.
 
-    `laws` are the paper's mu_x, one for each state.
+    `laws` are the paper's mu_x, one per state.
     """
 
     def __init__(self, everything: Enumeration, laws: Sequence[Law]) -> None:
@@ -212,20 +211,20 @@ class Joint:
         self.shift = max(float(points.max()) for points, _ in laws)
 
     def points(self, state: int) -> NDArray[np.float64]:
-        """The energies that an estimate of a state can take."""
+        """Return the possible energies of an estimate of a state."""
         return self.laws[state][0]
 
     def chances(self, state: int) -> NDArray[np.float64]:
-        """Their probabilities."""
+        """Return the probabilities of `points`."""
         return self.laws[state][1]
 
     def block(self, old: int, new: int) -> tuple[slice, slice]:
-        """The part of the matrix that leads from one state to another."""
+        """Return the rows and columns of the matrix that lead from one state to another."""
         cut = [slice(self.starts[s], self.starts[s + 1]) for s in (old, new)]
         return cut[0], cut[1]
 
     def sum_exp(self, states: list[int]) -> Law:
-        """The distribution of the sum of exp(energy - shift) over independent estimates."""
+        """Return the distribution of the sum of exp(energy - shift) over independent estimates."""
         mass, chance = np.zeros(1), np.ones(1)
         for state in states:
             points, own = self.laws[state]
@@ -234,12 +233,12 @@ class Joint:
         return mass, chance
 
     def empty(self) -> NDArray[np.float64]:
-        """A matrix to add to."""
+        """Return a matrix of zeros."""
         count = check_rows(int(self.starts[-1]))
         return np.zeros((count, count))
 
     def finish(self, matrix: NDArray[np.float64]) -> Transition:
-        """What is left of each row stays where it is."""
+        """Add the remaining probability of each row to the diagonal; return the transition."""
         matrix[np.diag_indices_from(matrix)] += 1.0 - matrix.sum(axis=1)
         energy = np.concatenate([points for points, _ in self.laws])
         law = np.concatenate([own for _, own in self.laws]) * np.exp(energy - self.shift)
@@ -248,7 +247,7 @@ class Joint:
 
 
 def check_rows(rows: int) -> int:
-    """Refuse a matrix that would be too large; returns the number of its rows."""
+    """Raise `TooLargeError` for a matrix that is too large; return the number of its rows."""
     if rows > MOST_MATRIX:
         raise TooLargeError(
             f"the transition matrix would have {rows:,} rows; the limit is {MOST_MATRIX:,}"

@@ -1,1 +1,1 @@
-"""What each sampler would cost on a graph, and which one to use."""
+"""Predicted costs of samplers on a graph, and a recommendation."""

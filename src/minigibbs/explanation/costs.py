@@ -1,7 +1,7 @@
-"""What operations cost on this machine: measured once by running samplers, and remembered.
+"""Costs of operations on this machine, measured once by running samplers, and cached.
 
-Samplers say how many operations of each kind an update takes (`Sampler.operations`). Timing them on
-a few small graphs and solving for the cost of each kind gives nanoseconds for any graph.
+Samplers state how many operations of each kind an update needs (`Sampler.operations`). Timing them
+on a few small graphs and solving for the cost of each kind gives nanoseconds for any graph.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from minigibbs.samplers import (
 from minigibbs.samplers.costs import COSTS, Costs
 from minigibbs.system import files
 
-_TRUST = 0.15  # in shipped costs, against that in a measurement
+_TRUST = 0.15  # weight of the shipped costs relative to a measurement
 
 
 def calibration() -> list[tuple[FactorGraph, Sampler]]:
-    """Graphs and samplers that between them use every kind of operation."""
+    """Return graphs and samplers that together use every kind of operation."""
     potts, large = models.potts_rbf(side=20), models.potts_rbf(side=12, states=60)
     spins, dense = models.ising_rbf(side=20), models.curie_weiss(700, 0.8)
     tables = models.random_tables(variables=200, factors=1500, states=4, scale=0.1)
@@ -63,9 +63,9 @@ def calibration() -> list[tuple[FactorGraph, Sampler]]:
 
 
 def solve(rows: Iterable[tuple[Costs, float]], typical: Costs | None = None) -> Costs:
-    """The costs, none negative, that explain measured nanoseconds best in relative terms.
+    """Return the nonnegative costs that explain measured nanoseconds best in relative terms.
 
-    Costs that the measurements leave open come out in proportion to `typical` ones.
+    Costs that the measurements do not determine are proportional to `typical` ones.
     """
     from scipy.optimize import nnls
 
@@ -81,12 +81,12 @@ def solve(rows: Iterable[tuple[Costs, float]], typical: Costs | None = None) -> 
 
 
 def predict(costs: Costs, operations: Costs) -> float:
-    """Nanoseconds of an update."""
+    """Predict the nanoseconds of an update."""
     return sum(costs.get(kind, 0.0) * count for kind, count in operations.items())
 
 
 def measure(tell: Callable[[str], None] = lambda text: None) -> Costs:
-    """Measure this machine: a minute the first time, while kernels are compiled."""
+    """Measure this machine; the first time takes a minute, because kernels are compiled."""
     tell("measuring what updates cost on this machine: once, about half a minute")
     rows = []
     for graph, sampler in calibration():
@@ -115,7 +115,7 @@ def machine_costs() -> Costs:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"machine": key, "date": time.strftime("%Y-%m-%d"), "costs": costs})
         files.write_whole(path, lambda stream: stream.write(text.encode()))
-    except (OSError, SampleError):  # nowhere to remember it: measured again next time
+    except (OSError, SampleError):  # not writable: measured again next time
         pass
     return costs
 
@@ -129,6 +129,6 @@ def _machine() -> list[Any]:
     import numba
 
     sources = sorted((Path(__file__).parent.parent / "samplers").rglob("*.py"))
-    size = sum(path.stat().st_size for path in sources)  # operations counted anew: measure anew
+    size = sum(path.stat().st_size for path in sources)  # new sources may count other operations
     versions = [numba.__version__, __version__, size]
     return [platform.node(), platform.processor(), os.cpu_count(), *versions]

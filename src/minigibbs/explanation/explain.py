@@ -1,4 +1,4 @@
-"""What each sampler would do on a graph, what it would cost, and which one to use."""
+"""Comparison of samplers on a graph: batches, bounds, predicted costs, and a recommendation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ANSWERS_IMPLICIT = (
     "For marginals with errors: mg.infer(graph), or minigibbs infer. Log Z of implicit factors is "
     "known only where an exact answer fits."
 )
-_TRIALS = "3s"  # of all samplers together, where the costs of this machine are used
+_TRIALS = "3s"  # for all samplers together, if the costs of this machine are used
 _LONGEST = 86_400.0  # seconds of trials
 _COMPILING = 6.0  # seconds of compilation in a call, unless trials are requested
 _CLEARLY = 2.0  # times as fast as the default in trials, to be recommended in its place
@@ -72,8 +72,8 @@ class Row:
 
     sampler: str
     batch: float | None  # expected draws per update
-    slowdown: float | None  # guaranteed, against plain Gibbs; None where nothing is
-    nanoseconds: float | None  # predicted, per update; None where it cannot run
+    slowdown: float | None  # guaranteed, relative to plain Gibbs; None without a guarantee
+    nanoseconds: float | None  # predicted, per update; None if it cannot run
     exact: bool
     note: str
 
@@ -97,7 +97,7 @@ class Explanation:
     scan : str
         Order of updates.
     lanes : int
-        Number of chains that wait for each other.
+        Number of synchronized chains.
     guarantee : str
         The proven bound on the slowdown of the default sampler, in words.
     trials : tuple
@@ -187,8 +187,8 @@ def explain(
 ) -> Explanation:
     """Compare the samplers on a graph, with batches from the paper's recipes.
 
-    Bounds and draws are those of the run that `mg.sample` would make with the same scan, backend
-    and number of chains, because these decide which factors the default sampler minibatches.
+    Bounds and draws are those of `mg.sample` with the same scan, backend and number of chains.
+    These determine which factors the default sampler minibatches.
 
     Short trials rank the samplers by processor time per effective sample: the default sampler,
     plain Gibbs, blocked Gibbs, Swendsen-Wang clusters, tempering and exact draws. Another sampler
@@ -225,7 +225,7 @@ def explain(
     Raises
     ------
     SampleError
-        If the scan or the backend is unknown, or the scan is not for the default sampler.
+        If the scan or the backend is unknown, or the default sampler does not support the scan.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def _known_costs(graph: FactorGraph, trials: tuple[Trial, ...]) -> tuple[Costs, 
 
 
 def _faster(trials: tuple[Trial, ...], default: Sampler) -> Trial | None:
-    """The best sampler of the trials if it is clearly better than the default one."""
+    """Return the best sampler of the trials if it is clearly better than the default, else None."""
     usual = next((trial.seconds for trial in trials if trial.sampler == default.name), None)
     best = next((trial for trial in trials if trial.seconds is not None and not trial.note), None)
     if best is None or best.seconds is None or best.sampler == default.name:
@@ -321,14 +321,14 @@ def _faster_why(trials: tuple[Trial, ...], best: Trial) -> str:
 
 
 class _Way(NamedTuple):
-    """How a run would go about it."""
+    """Backend, scan and number of chains of a run."""
 
     backend: Backend
     scan: str | None  # None: the sampler's default
     chains: int
 
     def scan_of(self, sampler: Sampler, graph: FactorGraph) -> ScanChoice:
-        """The scan of a run in sweeps, and why."""
+        """Return the scan of a run in sweeps, and the reason."""
         if self.scan is None:
             return self.backend.choose_scan(sampler, graph, self.chains, sweeps=True)
         if self.scan == CHROMATIC:
@@ -336,12 +336,12 @@ class _Way(NamedTuple):
         return ScanChoice(self.scan, "as requested")
 
     def lanes_of(self, sampler: Sampler, graph: FactorGraph) -> int:
-        """The number of lanes for which factors are split."""
+        """Return the number of lanes for which factors are split."""
         return self.backend.split_lanes(sampler, graph, self.scan_of(sampler, graph).scan)
 
 
 def _bounded(graph: FactorGraph) -> str:
-    """Say which groups were too large to count."""
+    """Return a note on the groups that are too large to count; empty if there are none."""
     kinds = sorted({group.kind for group in graph.implicits if not group.is_counted})
     if not kinds:
         return ""
@@ -373,7 +373,7 @@ def _row(graph: FactorGraph, sampler: Sampler, costs: Costs, way: _Way) -> Row:
 
 
 def _useful(slowdown: float | None) -> float | None:
-    """A bound so loose that it says nothing is none."""
+    """Return the bound, or None if it is too loose to be useful."""
     return slowdown if slowdown is not None and slowdown <= LOOSEST else None
 
 

@@ -1,4 +1,4 @@
-"""Short trials of samplers on a graph: how long an effective sample takes with each of them."""
+"""Short trials of samplers on a graph: processor time per effective sample."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ _SLOWER = (Tempering, BlockGibbs)
 _CHAINS = 4
 _LEAST_SWEEPS, _MOST_SWEEPS = 20, 1_000
 _WARMUP = 4  # recorded sweeps per sweep of warm-up
-_TIMED = 0.05  # share of a trial's seconds for each of the stretches that are timed
-_PREPARING = 4.0  # shares of a trial that a sampler may take to prepare
-_VARIABLES = 256  # whose values are recorded
+_TIMED = 0.05  # share of a trial's time for each timed run of updates
+_PREPARING = 4.0  # time limit of a sampler's preparation, in trials
+_VARIABLES = 256  # number of variables whose values are recorded
 _PROJECTIONS = 16
-_APART = 1.2  # R-hat of chains that a trial is too short for
+_APART = 1.2  # R-hat from which a trial is too short
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One sampler's trial.
+    """Trial of one sampler.
 
     Attributes
     ----------
     sampler
-        Its name.
+        Name of the sampler.
     seconds
-        Processor seconds per effective sample; None where it was not tried.
+        Processor seconds per effective sample; None if it was not tried.
     sweep
         Seconds per sweep of one chain.
     effective
         Effective samples per sweep.
     note
-        Why there was no trial, or that its chains disagree.
+        Reason why there was no trial, or a note that its chains disagree.
     """
 
     sampler: str
@@ -69,8 +69,8 @@ def try_samplers(
     """Run samplers on a graph for a few seconds together; the fastest comes first.
 
     The effective sample size is the smallest one of the energy and of random projections of the
-    state. How chains from dispersed starts differ enters, so that chains that are stuck count
-    little.
+    state. It includes differences between chains from dispersed starts, so that stuck chains have
+    few effective samples.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _try(graph: FactorGraph, sampler: Sampler, share: float) -> Trial:
 
 
 def _effective(run: Run, rng: np.random.Generator) -> tuple[float, bool]:
-    """The smallest effective sample size, and whether the chains agree."""
+    """Return the smallest effective sample size, and whether the chains agree."""
     series = [run.energy[:, :, None]] if run.energy is not None else []
     series.append(_projections(run, rng))
     least, agree = float(run.draws.shape[0] * run.draws.shape[1]), True
@@ -160,7 +160,7 @@ def _effective(run: Run, rng: np.random.Generator) -> tuple[float, bool]:
         sizes = np.asarray(ess(some))
         moved = ~np.isnan(apart)
         if moved.any():
-            # chains that each stay at a value of their own are one sample each
+            # chains that are each stuck at a different value are one sample each
             sizes = np.where(np.isinf(apart) | np.isnan(sizes), float(len(some)), sizes)[moved]
             least = min(least, float(sizes.min()))
             agree = agree and float(apart[moved].max()) < _APART
@@ -168,7 +168,7 @@ def _effective(run: Run, rng: np.random.Generator) -> tuple[float, bool]:
 
 
 def _projections(run: Run, rng: np.random.Generator) -> NDArray[np.float64]:
-    """[chain, draw, projection] Random functions of single variables, summed over variables."""
+    """Return random functions of the variables, summed over them: [chain, draw, projection]."""
     draws = run.draws
     result = np.zeros((*draws.shape[:2], _PROJECTIONS))
     for k in range(draws.shape[2]):

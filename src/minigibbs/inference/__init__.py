@@ -1,1 +1,1 @@
-"""Answers: the method is chosen for the user."""
+"""Inference and MAP search with an automatic choice of the method."""

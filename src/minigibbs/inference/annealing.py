@@ -1,12 +1,12 @@
-"""Simulated annealing without preparations, and the climb that ends every search.
+"""Simulated annealing without preparation, and the local search that ends every MAP search.
 
-One state per chain cools from hot to cold, then takes the best value of one variable after another.
-Nothing is copied or laid out, so that this works for graphs whose temperature ladders would not fit
+One state per chain cools from hot to cold. Then each variable in turn gets its best value. No
+copies or layouts are needed, so that this works for graphs whose temperature ladders would not fit
 into the memory or the time of a call.
 
 A search anneals several times, each time twice as long as before, and keeps each chain's best
-state. The first time passes through all temperatures that may matter. The others cool between the
-temperatures at which variables were seen to change often and hardly at all.
+state. The first cycle covers all temperatures that may matter. The others cool between the
+temperatures at which variables changed often and almost never.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from minigibbs.running.progress import Bar
 from minigibbs.system import memory
 from minigibbs.system.watch import Watch
 
-ROUNDS = "rounds"  # how a search ended: all rounds were made
-_COOLING = 0.8  # share of a cycle in which temperatures fall; then single variables climb
-_CYCLES = 4  # at most, each twice as long as the one before
-_LEAST_SWEEPS = 8  # of the first cycle
-_TRIAL = 0.005  # seconds of updates that are timed, to choose the number of cycles
-_SEGMENT = 0.1  # seconds between two looks at the clock
-_STEPS = 64  # temperatures of a cycle, at least, where there is time
-_GROWTH = 8  # of a segment over the one before, at most
-_BEYOND = 0.5  # seconds of climbing that are allowed after the time or a signal
-_ROUNDED = 1e-12  # of the largest range: gains that may be rounding
-_CACHING = 0.25  # share of the time left that may be spent on cached fields
-_MOBILE, _FROZEN = 0.5, 1e-4  # share of the highest rate of changes; changes per update
+ROUNDS = "rounds"  # end of a search that completed all rounds
+_COOLING = 0.8  # share of a cycle with falling temperatures; then single variables climb
+_CYCLES = 4  # largest number of cycles, each twice as long as the one before
+_LEAST_SWEEPS = 8  # sweeps of the first cycle
+_TRIAL = 0.005  # seconds of timed updates that determine the number of cycles
+_SEGMENT = 0.1  # target time between two checks of the clock, in seconds
+_STEPS = 64  # least number of temperatures per cycle, if there is time
+_GROWTH = 8  # largest ratio of the lengths of consecutive segments
+_BEYOND = 0.5  # seconds of climbing allowed after the time limit or a signal
+_ROUNDED = 1e-12  # share of the largest range: smaller gains may be rounding errors
+_CACHING = 0.25  # share of the remaining time that may be spent on cached fields
+_MOBILE, _FROZEN = 0.5, 1e-4  # share of the highest flip rate; a flip rate
 
 
 class _Walker(NamedTuple):
-    """One chain: its state, and what its updates write."""
+    """One chain: its state, and the arrays that its updates write."""
 
     x: NDArray[Any]
     stream: NDArray[np.uint64]
     room: NDArray[np.float64]
     weights: NDArray[np.float64]
-    gain: NDArray[np.float64]  # [1] log-potential, less that of the first state
+    gain: NDArray[np.float64]  # [1] increase of the log-potential since the first state
 
 
 class _Walk:
-    """Updates of single variables on a graph as it is.
+    """Updates of single variables on a packed graph.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class _Walk:
     order : array
         The variables to update.
     walkers : int, default 1
-        How many states will walk.
+        Number of states.
     left : float, default inf
-        Seconds that are left. Fields are cached if they are ready in a quarter of that.
+        Seconds left. Fields are cached if that takes at most a quarter of them.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class _Walk:
         self._least = _ROUNDED * largest_range(graph)
 
     def walker(self, state: NDArray[Any], stream: NDArray[np.uint64]) -> _Walker:
-        """A chain at a state, which it changes."""
+        """Create a chain at a state, which is changed in place."""
         room = room_for(self.graph.implicits, self.values, self.cached)
         begin_fields(self._groups, state, room, self.values)
         return _Walker(state, stream, room, np.zeros(2 * self.values), np.zeros(1))
 
     def advance(self, walker: _Walker, beta: float, first: int, count: int) -> int:
-        """Update `count` variables of the order from place `first` on; returns how many changed."""
+        """Update `count` variables of the order from index `first`; return how many changed."""
         return int(
             visit(
                 self._model,
@@ -113,26 +113,26 @@ class _Walk:
 
 
 class _Cooling:
-    """The inverse temperatures of a cycle, and the rates of changes seen at them."""
+    """The inverse temperatures of a cycle, and the flip rates observed at them."""
 
     def __init__(self, hot: float, cold: float) -> None:
         self._hot, self._cold = hot, cold
         self._seen: dict[float, list[int]] = {}  # beta: [changes, updates]
 
     def beta(self, share: float) -> float:
-        """The inverse temperature after some share of a cycle."""
+        """Return the inverse temperature after a share of a cycle."""
         if share >= _COOLING:
             return math.inf
         return float(self._hot * (self._cold / self._hot) ** (share / _COOLING))
 
     def note(self, beta: float, changes: int, updates: int) -> None:
-        """Count the changes among some updates."""
+        """Record the changes among some updates."""
         seen = self._seen.setdefault(beta, [0, 0])
         seen[0] += changes
         seen[1] += updates
 
     def next(self) -> _Cooling:
-        """The next cycle: between where variables changed often and hardly at all."""
+        """Return the next cycle, between temperatures with frequent and with almost no changes."""
         finite = sorted(beta for beta in self._seen if beta < math.inf)
         rates = np.array([self._seen[beta][0] / self._seen[beta][1] for beta in finite])
         if len(finite) < 3 or not rates.any():
@@ -144,7 +144,7 @@ class _Cooling:
 
 
 class Annealing:
-    """All chains of an annealing, which advance together: a task of the driver.
+    """All chains of an annealing, which advance together; a task of the driver.
 
     Parameters
     ----------
@@ -159,8 +159,8 @@ class Annealing:
     betas : (float, float)
         The hottest and the coldest inverse temperature.
     rounds : int or None
-        How many sweeps to make; None to go by the time that is left. With a number, a seed fixes
-        the result: temperatures change between sweeps only.
+        Number of sweeps; None for as many as the time allows. With a number, the seed determines
+        the result, because temperatures change only between sweeps.
     workers : int, default 1
         Threads of the pool.
     """
@@ -183,11 +183,11 @@ class Annealing:
         self._made, self._next, self._still, self._cycle = 0, 1, 0, 0
         self._best, self._quiet = np.full(len(states), -math.inf), np.zeros(len(states), bool)
         self._cycles = 1 if rounds is None else _cycles_of(rounds)
-        self._from, self._until = 0.0, 1.0  # shares of the search, of this cycle
+        self._from, self._until = 0.0, 1.0  # start and end of this cycle, as shares of the search
 
     @property
     def rounds(self) -> int:
-        """Sweeps that each chain has made."""
+        """Number of sweeps of each chain so far."""
         return self._made // len(self._order)
 
     @property
@@ -196,7 +196,7 @@ class Annealing:
         return bool(self._quiet.all())
 
     def begin(self, pool: ThreadPoolExecutor, bar: Bar, watch: Watch) -> None:
-        """Compile, and evaluate the first fields; segments will run in the pool."""
+        """Compile, and evaluate the first fields; segments run in the pool."""
         self._pool, self._bar, self._watch = pool, bar, watch
         chains = len(self.states)
         self._walk = _Walk(self._graph, self._order, chains, watch.left)
@@ -212,7 +212,7 @@ class Annealing:
         self._start_cycle()
 
     def _pace(self, walker: _Walker) -> float:
-        """Seconds of an update, by some updates at the hottest temperature."""
+        """Return the seconds per update, measured at the hottest temperature."""
         begun, made, count = time.monotonic(), 0, 1
         while (spent := time.monotonic() - begun) < _TRIAL and made < len(self._order):
             self._walk.advance(walker, self._cooling.beta(0.0), made, count)
@@ -220,7 +220,7 @@ class Annealing:
         return max(spent, 1e-9) / max(made, 1)
 
     def _start_cycle(self) -> None:
-        """Give the next cycle its part of what is left."""
+        """Assign the next cycle its part of the remaining search."""
         self._from, self._still = self._share(), 0
         part = 2.0**self._cycle / (2.0**self._cycles - 2.0**self._cycle)
         self._until = self._from + (1.0 - self._from) * part
@@ -248,7 +248,7 @@ class Annealing:
         return ROUNDS if done else ""
 
     def _fit(self, pace: float) -> int:
-        """How many updates the next segment makes."""
+        """Return the number of updates of the next segment."""
         if self._updates is not None:  # a sweep, or a part of it
             rest = len(self._order) - self._made % len(self._order)
             return int(min(max(_SEGMENT / pace, 1.0), rest, self._updates - self._made))
@@ -259,34 +259,34 @@ class Annealing:
         return self._walk.advance(walker, beta, self._made, self._next)
 
     def _share(self) -> float:
-        """How much of the search is done, from 0 to 1."""
+        """Return the completed share of the search, from 0 to 1."""
         if self._updates is not None:
             return (self._made - self._made % len(self._order)) / self._updates
         return min((self._watch.spent - self._begun) / max(self._time, 1e-9), 1.0)
 
     def _keep_best(self) -> None:
-        """Keep the state of each chain that is better than its best one so far."""
+        """Keep each chain's state if it is better than its best one so far."""
         for k, walker in enumerate(self._walkers):
             if walker.gain[0] > self._best[k]:
                 self._best[k], self.states[k] = walker.gain[0], walker.x
                 self._quiet[k] = self._still >= len(self._order)
 
     def keep(self) -> None:
-        """A search has no checkpoint."""
+        """Do nothing, because a search has no checkpoint."""
 
     def rest(self) -> None:
-        """Keep the states of a cycle that was cut short, if they are better."""
+        """Keep the states of an unfinished cycle if they are better."""
         if self._cycle < self._cycles:
             self._keep_best()
 
 
 def _cycles_of(sweeps: float) -> int:
-    """How many times a search anneals that has time for this number of sweeps."""
+    """Return the number of cycles of a search that has time for this number of sweeps."""
     return max(1, min(_CYCLES, int(math.log2(max(sweeps, 1.0) / _LEAST_SWEEPS + 1.0))))
 
 
 def climb(graph: FactorGraph, order: NDArray[np.int32], states: NDArray[Any], watch: Watch) -> bool:
-    """Improve states, one variable after another, until no change of one variable helps.
+    """Improve states, one variable at a time, until no change of one variable helps.
 
     Parameters
     ----------
@@ -297,12 +297,12 @@ def climb(graph: FactorGraph, order: NDArray[np.int32], states: NDArray[Any], wa
     states : array
         One state per row; changed in place.
     watch : Watch
-        The call's; climbing may take half a second beyond its end.
+        Deadline of the call; climbing may exceed it by half a second.
 
     Returns
     -------
     bool
-        Whether there was time to do so for all states.
+        Whether there was time to finish all states.
     """
     until = time.monotonic() + max(watch.left, _BEYOND)
     walk = _Walk(graph, order, len(states), max(watch.left, _BEYOND))

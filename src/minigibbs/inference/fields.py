@@ -1,12 +1,12 @@
-"""Conditional log weights of one variable at any temperature, implicit groups included.
+"""Conditional log-weights of one variable at any temperature, including implicit groups.
 
-Nothing is laid out beforehand: explicit factors are read where the packed graph stores them, and
-implicit groups are evaluated by their rule. An update evaluates every factor of the variable.
-`Complete` and `LowRank` groups maintain running sums and cost less.
+Nothing is prepared in advance: explicit factors are read from the packed graph, and implicit groups
+are evaluated by their rule. An update evaluates every factor of the variable. `Complete` and
+`LowRank` groups maintain running sums and cost less.
 
 `Points` cache the field of every variable (`CachedPoints`). An update then costs O(values), and
-only a change evaluates the kernel at all points that are near. Where the first fields would take
-too long, every update evaluates the kernel (`PointsField`).
+only a change evaluates the kernel at all nearby points. If the first fields would take too long,
+every update evaluates the kernel (`PointsField`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from minigibbs.samplers.poisson_gibbs.groups.kernel import KernelEnergy, neighbo
 from minigibbs.samplers.poisson_gibbs.groups.low_rank import LowRankEnergy
 from minigibbs.samplers.poisson_gibbs.groups.points import PointsEnergy
 
-_NEGLIGIBLE = 1e-12  # values of a kernel that cached fields leave out
-_CACHED_SECONDS = 3e-9  # to evaluate the kernel of one pair, among many
+_NEGLIGIBLE = 1e-12  # cached fields omit smaller values of a kernel
+_CACHED_SECONDS = 3e-9  # per evaluation of a pair's kernel, among many
 
 
 class SeveralFields(NamedTuple):
@@ -44,16 +44,16 @@ class SeveralFields(NamedTuple):
 
 
 class PointsField(NamedTuple):
-    """Points in the tree's order, and where each variable is in it."""
+    """Points in tree order, and the position of each variable in it."""
 
     points: PointsEnergy
     place: NDArray[np.int64]
 
 
 class CachedPoints(NamedTuple):
-    """Points in the tree's order, cut into blocks, for fields that are cached.
+    """Points in tree order, divided into blocks, for cached fields.
 
-    A group's row of room holds field[value, place], then space for the values of one block.
+    A group's row of `room` contains field[value, place], then space for the values of one block.
     """
 
     points: PointsEnergy
@@ -67,7 +67,7 @@ class CachedPoints(NamedTuple):
 
 
 def prepare_fields(groups: tuple[Implicit, ...], cached: bool = False) -> Any:
-    """Prepare what the fields of some implicit groups are computed from.
+    """Prepare the data from which the fields of implicit groups are computed.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def prepare_fields(groups: tuple[Implicit, ...], cached: bool = False) -> Any:
 
 
 def _cached(group: Points, points: PointsEnergy) -> CachedPoints:
-    """Cut the points into blocks: the largest boxes of up to `POINTS_AT_ONCE` points."""
+    """Divide the points into blocks: the largest boxes with at most `POINTS_AT_ONCE` points."""
     nodes, chosen, stack = group.tree.nodes, [], [0]
     while stack:
         node = stack.pop()
@@ -110,13 +110,13 @@ def _cached(group: Points, points: PointsEnergy) -> CachedPoints:
 
 
 def caching_seconds(groups: tuple[Implicit, ...]) -> float:
-    """Predict how long the first fields of one state take, if points cache them."""
+    """Predict the seconds for the first fields of one state if points cache them."""
     pairs = sum(float(group.variables) ** 2 for group in groups if isinstance(group, Points))
     return _CACHED_SECONDS * pairs
 
 
 def room_size(groups: tuple[Implicit, ...], values: int, cached: bool = False) -> tuple[int, int]:
-    """The shape of the space for running sums: one row per group."""
+    """Return the shape of the array of running sums: one row per group."""
     ranks = [group.a.shape[1] if isinstance(group, LowRank) else 1 for group in groups]
     width = 2 * values * max(ranks, default=1)
     if cached and any(isinstance(group, Points) for group in groups):
@@ -125,7 +125,7 @@ def room_size(groups: tuple[Implicit, ...], values: int, cached: bool = False) -
 
 
 def _widest(groups: tuple[Implicit, ...]) -> int:
-    """Points of the largest block; more than `POINTS_AT_ONCE` where points coincide."""
+    """Return the points of the largest block; coinciding points may exceed `POINTS_AT_ONCE`."""
     leaves = [
         group.tree.nodes["end"] - group.tree.nodes["begin"]
         for group in groups
@@ -139,7 +139,7 @@ def _widest(groups: tuple[Implicit, ...]) -> int:
 def room_for(
     groups: tuple[Implicit, ...], values: int, cached: bool = False
 ) -> NDArray[np.float64]:
-    """Space for the running sums of all groups, one row per group."""
+    """Return zeros for the running sums of all groups, one row per group."""
     return np.zeros(room_size(groups, values, cached))
 
 
@@ -236,7 +236,7 @@ def _low_rank_change(data, i, old, new, room, row, values):
 
 @kernel
 def _add_pair(spins, weights, value, weight):
-    """Add a pair whose other variable has a value; of spins, only the difference counts."""
+    """Add a pair, given the value of the other variable; for spins only the difference matters."""
     if spins:
         weights[1] += 2.0 * weight * (2.0 * np.float64(value) - 1.0)
     else:
@@ -250,7 +250,7 @@ def _kernel_field(data, x, i, weights, room, row, values):
     for k in range(len(data.weight)):
         da, db, dc = data.steps[k, 0], data.steps[k, 1], data.steps[k, 2]
         there = neighbor(data, a, b, c, da, db, dc)
-        if data.periodic:  # energies meet each pair twice, at half its weight
+        if data.periodic:  # energies count each pair twice, at half its weight
             _add_pair(data.spins, weights, x[there], 2.0 * data.weight[k])
             continue
         back = neighbor(data, a, b, c, -da, -db, -dc)
@@ -273,7 +273,7 @@ def _points_field(data, x, i, weights, room, row, values):
 
 @kernel
 def _add_near(data, i, old, new, room, row, values):
-    """Move the weights of variable `i` from its old value to a new one; -1 for none."""
+    """Move the weights of variable `i` from its old value, or -1 for none, to a new one."""
     points, here, n = data.points, data.place[i], len(data.scale)
     fields, scratch = room[row, : values * n], room[row, values * n :]
     own, home = points.weight * data.scale[here], data.block[here]
@@ -329,7 +329,7 @@ def begin_field(data: Any, x: Any, room: Any, row: int, values: int) -> None:
 
 
 def add_field(data: Any, x: Any, i: int, weights: Any, room: Any, row: int, values: int) -> None:
-    """Add what implicit groups say about each value of a variable; compiled code only."""
+    """Add the fields of implicit groups to a variable's weights; compiled code only."""
     _COMPILED[type(data)][1](data, x, i, weights, room, row, values)
 
 
@@ -364,7 +364,7 @@ def begin_fields(groups, x, room, values):
 
 @kernel
 def _drawn(weights, size, beta, stream):
-    """A value by its weight at an inverse temperature above 0."""
+    """Draw a value from its log-weights at an inverse temperature above 0."""
     top, chances = weights[0], weights[len(weights) // 2 :]
     for value in range(1, size):
         top = max(top, weights[value])
@@ -377,12 +377,12 @@ def _drawn(weights, size, beta, stream):
         left -= chances[value]
         if left < 0.0:
             return value
-    return -1  # by rounding
+    return -1  # reached only by rounding
 
 
 @kernel
 def _best(weights, size, old, least):
-    """The best value, if it gains more than `least` over the old one."""
+    """Return the best value if it gains more than `least` over the old one, else the old one."""
     new, best = old, weights[old] + least
     for value in range(size):
         if weights[value] > best:
@@ -392,10 +392,10 @@ def _best(weights, size, old, least):
 
 @entry
 def visit(model, groups, room, order, x, stream, weights, gain, beta, least, first, count):
-    """Redraw variables at an inverse temperature; give them their best values where it is infinite.
+    """Redraw variables at an inverse temperature; if it is infinite, set them to their best values.
 
-    Visits `count` variables of the order, from place `first` on. Returns how many changed; adds to
-    gain[0] by how much the log-potential has grown.
+    Visits `count` variables of the order, from index `first` on. Adds the increase of the
+    log-potential to gain[0]. Returns the number of changes.
     """
     changes, values = 0, len(weights) // 2
     for k in range(first, first + count):

@@ -34,8 +34,8 @@ from minigibbs.system.memory import read_size
 from minigibbs.system.progress import Stage
 from minigibbs.system.watch import TIME, StopError, Watch
 
-_EXACT = 0.6  # share of the time that an exact answer may be predicted to take
-_LOG_Z = 0.5  # share of the time for log Z, where single chains give the marginals
+_EXACT = 0.6  # largest share of the time for the predicted exact answer
+_LOG_Z = 0.5  # share of the time for log Z, if single chains give the marginals
 _WARMUP = 0.15  # share of the time
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _CHAINS = 4  # on a CPU by default
@@ -66,8 +66,8 @@ def infer(
 
     The answer is exact if variable elimination fits into the time and the memory. Otherwise the
     graph is sampled, by parallel tempering if its factors are explicit, until the errors are small
-    enough or time is up. `answer.method` and `answer.reason` say what was done, `answer.warnings`
-    what may be wrong.
+    enough or time is up. `answer.method` and `answer.reason` state the method and why it was
+    chosen. `answer.warnings` lists possible problems.
 
     Parameters
     ----------
@@ -83,13 +83,13 @@ def infer(
         Memory for an exact answer, "4G" or bytes. By default 4 GiB, or half of the free memory if
         that is less.
     sampler : Sampler or PopulationAnnealing, optional
-        The sampler to use if the graph is sampled. By default it is chosen.
+        The sampler to use if the graph is sampled. By default it is chosen automatically.
         `mg.PopulationAnnealing()` cools populations of replicas.
     chains : int, optional
         Number of chains, or of independent populations, if the graph is sampled. By default 4, or
-        as many as fill a GPU.
+        enough to fill a GPU.
     seed : int, optional
-        Fixes every draw.
+        Seed of all draws.
     threads : int, optional
         Number of chains that run at the same time. By default one per processor.
     progress : bool, default True
@@ -105,7 +105,7 @@ def infer(
     Returns
     -------
     Answer
-        Marginals, log Z, their errors, and how they were computed.
+        Marginals, log Z, their errors, and the method.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def infer(
                 chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
             run = call.sample(graph, chosen, watch, observe)
         except (StopError, TooLargeError) as error:
-            if watch.signal or graph.implicits:  # whose tables are what takes the time
+            if watch.signal or graph.implicits:  # preparing implicit groups takes the time
                 raise
             if sampler and isinstance(error, TooLargeError):
                 raise
@@ -170,7 +170,7 @@ def infer(
 
 
 def _check_population(backend: str, observe: Observe) -> None:
-    """Refuse what population annealing does not do."""
+    """Raise `SampleError` for options that population annealing does not support."""
     if backend != "cpu":
         raise SampleError(
             f'mg.PopulationAnnealing runs on backend="cpu"; got {backend!r}; use mg.Tempering()'
@@ -185,7 +185,7 @@ def _check_population(backend: str, observe: Observe) -> None:
 def _annealed(
     graph: FactorGraph, settings: PopulationAnnealing, call: _Call, why: str, watch: Watch
 ) -> Answer:
-    """What populations say that are cooled to the model."""
+    """Return the answer of populations that are cooled to the model."""
     options = call.options
     with Stage("annealing populations", options["progress"]):
         known, population = anneal(
@@ -216,7 +216,7 @@ def _annealed(
 def _exact(
     graph: FactorGraph, memory: float | None, watch: Watch, card: Card | None = None
 ) -> tuple[Answer | None, str]:
-    """The exact answer if it fits into time and memory; and why, or why not."""
+    """Return the exact answer if it fits into time and memory, else None, and the reason."""
     try:
         with Watch(_EXACT * watch.left):
             tree = EliminationTree.of(graph, memory, card=card)
@@ -245,7 +245,7 @@ def _exact(
 
 
 def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
-    """What to sample with, and why."""
+    """Return the sampler to use, and the reason."""
     if graph.implicits:
         return PoissonGibbs(), "its factors are implicit, which only this sampler draws from"
     if graph.influence < 1.0:
@@ -272,7 +272,7 @@ class _Call:
     backend: str
 
     def observed(self, answer: Answer) -> Answer:
-        """An exact answer with observables: exact ones, or measured on independent draws."""
+        """Add observables to an exact answer: exact ones, or measured on independent draws."""
         wanted = read_observe(self.observe)
         found = {name: one.expected(answer) for name, one in wanted.items()}
         known = {name: value for name, value in found.items() if value is not None}
@@ -284,9 +284,9 @@ class _Call:
         return replace(answer, run=run, seconds=answer.seconds + run.info.seconds)
 
     def two_runs(self, why: str, watch: Watch) -> Answer:
-        """Marginals by single chains, which mix fast, and log Z by a temperature ladder.
+        """Compute marginals by single chains, which mix fast, and log Z by a temperature ladder.
 
-        Where a signal ends the call, the answer is that of the ladder, whose run has marginals too.
+        If a signal ends the call, the answer is that of the ladder, whose run has marginals too.
         """
         graph, (chosen, reason) = self.graph, _choose(self.graph)
         reason = f"{why}; {reason}"
@@ -297,7 +297,7 @@ class _Call:
             run = self.sample(graph, chosen, watch, self.observe)
             return _sampled(graph, run, None, f"{reason}; there is no log Z: {error}", watch)
         if not tempered.interrupted:
-            light = lighter(graph) if self.observe is None else graph  # which shifts the energy
+            light = lighter(graph) if self.observe is None else graph  # it shifts the energy
             try:
                 run = self.sample(light, chosen, watch, self.observe)
                 if run.visits.any():
@@ -315,10 +315,10 @@ class _Call:
         observe: Observe,
         beyond: bool = True,
     ) -> Run:
-        """Sample until the errors are as asked, or time is up; the beginning is not recorded.
+        """Sample after a warm-up until the errors are small enough or time is up.
 
-        Where time was up before every chain had recorded a sweep, a few are recorded all the same,
-        `beyond` the limit: an answer has marginals.
+        If time is up before every chain has recorded a sweep, a few sweeps are recorded `beyond`
+        the limit, so that the answer has marginals.
         """
         seconds = min(0.05, max(watch.left, 0.0) / 100)
         with Stage("timing the sampler", self.options["progress"]):
@@ -335,10 +335,10 @@ class _Call:
         recorded = int(run.clock.min()) >= free
         if run.info.ended != TIME or recorded or not beyond:
             return run
-        made = (run.info.updates + run.info.warmup) / (free * chains)  # sweeps of each chain
+        made = (run.info.updates + run.info.warmup) / (free * chains)  # sweeps per chain
         pace = run.info.seconds / made if made >= 1 else sweep * chains / workers
         few = min(max(int(_BEYOND / pace), 1), LEAST_SWEEPS)
-        if options["seed"] is not None:  # other random numbers than those that led to its start
+        if options["seed"] is not None:  # not the random numbers that led to its start
             sequence = np.random.SeedSequence([options["seed"], 1])
             options["seed"] = int(sequence.generate_state(1, np.uint64)[0])
         watch.extend(_BEYOND)
@@ -346,7 +346,7 @@ class _Call:
 
 
 def _ladder(run: Run) -> Ladder | None:
-    """What a run's ladder knows of log Z; None where the run was too short to know anything."""
+    """Return a run's ladder, or None if the run was too short to estimate log Z."""
     short = int(run.clock.min()) < max(int((~run.clamped).sum()), 1)
     return None if short or run.info.ended == LENGTH else run.ladder
 
@@ -354,7 +354,7 @@ def _ladder(run: Run) -> Ladder | None:
 def _sampled(
     graph: FactorGraph, run: Run, tempered: Run | None, reason: str, watch: Watch
 ) -> Answer:
-    """What a run says; log Z is that of the ladder of a tempered run, the same or another one."""
+    """Return the answer of a run; log Z is from the ladder of this or another tempered run."""
     if run.interrupted and not run.visits.any():
         raise KeyboardInterrupt  # a signal came before anything was recorded
     marginals = Marginals.of(run)
@@ -395,7 +395,7 @@ def _sampled(
 def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | None:
     """Return a warning if log Z is outside its proven bounds: the ladder missed modes.
 
-    Bounds are computed for graphs of few factors, in a twentieth of the time that was spent.
+    Bounds are computed for graphs with few factors, in a twentieth of the time that was spent.
     """
     if ladder.log_z is None or graph.implicits or graph.stats.factors > _MOST_BOUNDED:
         return None
@@ -414,6 +414,6 @@ def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | No
     )
 
 
-_MOST_BOUNDED = 20_000  # factors of a graph whose log Z is compared with its bounds
-_LEAST_BOUNDING = 0.5  # seconds that bounds may take at least
-_ENTRIES = 2**14  # of a table of the bounds
+_MOST_BOUNDED = 20_000  # largest number of factors for which log Z is compared with its bounds
+_LEAST_BOUNDING = 0.5  # least number of seconds for the bounds
+_ENTRIES = 2**14  # per table of the bounds

@@ -1,4 +1,4 @@
-"""`infer_many`: exact answers for many evidence sets over one compiled tree."""
+"""`infer_many`: exact answers for many sets of evidence, on one elimination tree."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from minigibbs.system.memory import read_size
 from minigibbs.system.progress import Stage
 from minigibbs.system.watch import Watch, current
 
-_BATCH_BYTES = 2**27  # of the tables of the rows that are answered together
-_CELL_BYTES = 48  # of a cell of evidence, as an object and as a number
-_MOST_ROWS = 4096  # answered together
-_TASKS = 16  # groups of rows that an executor gets
+_BATCH_BYTES = 2**27  # bytes of the tables of rows that are evaluated together
+_CELL_BYTES = 48  # bytes per cell of evidence, as an object and as a number
+_MOST_ROWS = 4096  # rows that are evaluated together
+_TASKS = 16  # groups of rows that are submitted to an executor
 
 
 @checked(SampleError)
@@ -39,21 +39,22 @@ def infer_many(
 ) -> Answers:
     """Compute exact marginals and log Z for each of many rows of evidence.
 
-    The elimination tree of the graph is made once, and many rows are evaluated on it together. If
-    the treewidth without evidence is too large, every row gets a tree of its own.
+    The elimination tree of the graph is built once, and many rows are evaluated on it together. If
+    the treewidth without evidence is too large, every row gets its own tree.
 
     Parameters
     ----------
     graph : FactorGraph
-        The model; its own evidence holds for all rows.
+        The model; its own evidence applies to all rows.
     frame : DataFrame, mapping or array
         One row per evidence set. Columns are variables, by name or number, with values or labels;
         an array has one column per variable. NaN, None and other missing values are unobserved.
     memory : str, float or None, default None
-        What the tree may use, "4G" or bytes; by default 4 GiB, or half of what is free.
+        Memory limit of the tree, "4G" or bytes. By default 4 GiB, or half of the free memory if
+        that is less.
     executor : Executor, Dask client or None, default None
-        Where groups of rows are answered: a `concurrent.futures.Executor` or the client of a Dask
-        cluster, whose workers make the tree once each. By default in this process.
+        Executor of groups of rows: a `concurrent.futures.Executor` or the client of a Dask
+        cluster, whose workers build the tree once each. By default this process.
     progress : bool, default True
         Whether to show progress if stderr is a terminal.
 
@@ -98,7 +99,7 @@ def infer_many(
 
 
 def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
-    """[row, variable] The numbers of observed values, FREE where nothing is observed."""
+    """Return [row, variable] the indices of observed values, FREE for unobserved variables."""
     domains = graph.domains
     if has_columns(frame):
         names = names_of(frame, "frame", SampleError)
@@ -121,7 +122,7 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
     if len(lengths) != 1:
         raise SampleError(f"frame must have columns of one length, got {sorted(lengths)}")
     rows = np.full((lengths.pop(), len(graph)), FREE, dtype=np.int64)
-    grids = domains.grids  # whose values are numbers themselves
+    grids = domains.grids  # their values are numbers themselves
     for name, values in columns.items():
         try:
             number = domains.index(name)
@@ -153,7 +154,7 @@ _Numbers = tuple[NDArray[np.float64], NDArray[np.float64], float]
 
 
 def _answer(graph: FactorGraph, rows: NDArray[np.int64], memory: float | None) -> _Numbers:
-    """Marginals [row, value], log Z of each row, and log Z without their evidence."""
+    """Return marginals [row, value], log Z of each row, and log Z without their evidence."""
     try:
         return _together(graph, rows, memory)
     except TooLargeError:
@@ -163,9 +164,9 @@ def _answer(graph: FactorGraph, rows: NDArray[np.int64], memory: float | None) -
 def _elsewhere(
     graph: FactorGraph, rows: NDArray[np.int64], memory: float | None, executor: Any
 ) -> _Numbers:
-    """The same on an executor: every task has the graph and a group of rows."""
+    """Answer groups of rows on an executor; every task gets the graph and its rows."""
     groups = np.array_split(rows, min(len(rows), _TASKS))
-    # a Dask client would take equal arguments for the same task
+    # a Dask client would treat calls with equal arguments as one task
     options = {"pure": False} if hasattr(executor, "scatter") else {}
     tasks = [executor.submit(_answer, graph, group, memory, **options) for group in groups]
     try:
@@ -181,7 +182,7 @@ def _elsewhere(
 def _together(
     graph: FactorGraph, rows: NDArray[np.int64], memory: float | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Marginals [row, value], log Z of each row, and log Z without their evidence."""
+    """Answer rows on one tree; return the same as `_answer`."""
     observed = np.flatnonzero((rows != FREE).any(axis=0)).tolist()
     tree = EliminationTree.of(graph, memory, joint=tuple((v,) for v in observed))
     first = np.cumsum(graph.sizes, dtype=np.int64) - graph.sizes
@@ -206,7 +207,7 @@ def _together(
 def _weights(
     tree: EliminationTree, rows: NDArray[np.int64], observed: list[int]
 ) -> tuple[NDArray[np.bool_], dict[int, NDArray[np.float64]]]:
-    """Which rows have values that are left, and log-weights [row, value] of observed variables."""
+    """Return whether rows are possible, and log-weights [row, value] of observed variables."""
     possible = np.ones(len(rows), dtype=np.bool_)
     weights: dict[int, NDArray[np.float64]] = {}
     for variable in observed:
@@ -221,7 +222,7 @@ def _weights(
 def _one_by_one(
     graph: FactorGraph, rows: NDArray[np.int64], memory: float | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """The same by a tree for each row; log Z without evidence is not known."""
+    """Answer rows with one tree per row; log Z without evidence is unknown."""
     flat = np.full((len(rows), int(graph.sizes.sum(dtype=np.int64))), np.nan)
     log_z = np.full(len(rows), -math.inf)
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""`maximize`: the best state that annealing and tempering find in the time there is."""
+"""`maximize`: the best state that annealing and tempering find within the time limit."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ from minigibbs.system.progress import Stage
 from minigibbs.system.watch import StopError, Watch, current
 
 _FIRST_LEVELS = 24
-_PLACES = 200_000  # variables times levels, at most
+_PLACES = 200_000  # largest number of variables times levels
 _LEAST_LEVELS = 8
-_PREPARED = 0.5  # of the time, in which temperatures are found
-_ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to level
-_TRIED = 8  # rounds after which the annealing is planned, by the time that they took
-_TRIAL = 0.02  # seconds of the rounds that are timed
+_PREPARED = 0.5  # share of the time for finding temperatures
+_ANNEALED = 1 / 3  # share of all rounds in which states are copied from level to level
+_TRIED = 8  # rounds after which the annealing is planned, from the time they took
+_TRIAL = 0.02  # seconds of the timed rounds
 _NEVER = 1 << 40  # rounds
-_SEGMENT = 0.2  # seconds between two looks at the clock
-_GROWTH = 8  # of a segment over the one before, at most
-_SEARCH_BYTES = 4000  # the objects of a chain
-ROUNDS = "rounds"  # how a search ended: all rounds were made
-_EQUAL = 1e-9  # energies that differ by a smaller share are the same
-_QUICK, _OVERRATED = 0.02, 20.0  # seconds of an energy; most pairs of points may be negligible
-_MOST_STORED = 200_000  # implicit pairs for which a temperature ladder is laid out
-_CHAINS = 4  # where a number of rounds is given
-_TRIPS = 10  # rounds per level, at least, for which tempering pays
-_STORED_SECONDS = 5e-7  # to write out one factor of an implicit group, and to simplify it
+_SEGMENT = 0.2  # target time between two checks of the clock, in seconds
+_GROWTH = 8  # largest ratio of the lengths of consecutive segments
+_SEARCH_BYTES = 4000  # bytes of the Python objects of a chain
+ROUNDS = "rounds"  # end of a search that completed all rounds
+_EQUAL = 1e-9  # relative difference below which energies are equal
+_QUICK, _OVERRATED = 0.02, 20.0  # seconds above which energies are timed; factor of overestimates
+_MOST_STORED = 200_000  # implicit pairs up to which a temperature ladder is prepared
+_CHAINS = 4  # default if a number of rounds is given
+_TRIPS = 10  # least number of rounds per level for tempering
+_STORED_SECONDS = 5e-7  # seconds to store one factor of an implicit group, and to simplify it
 
 
 @checked(SampleError)
@@ -101,7 +101,7 @@ def maximize(
         Number of independent searches. By default one per thread, and 4 if `rounds` is given. One
         long search finds better states than several short ones.
     seed : int, optional
-        Fixes every draw.
+        Seed of all draws.
     threads : int, optional
         Number of searches that run at the same time. By default one per processor.
     progress : bool, default True
@@ -173,19 +173,19 @@ def maximize(
 
 
 class Found(NamedTuple):
-    """What a search found, by chain."""
+    """Result of a search, by chain."""
 
-    states: NDArray[Any]  # [chain, variable] the best state of each
-    energies: NDArray[np.float64]  # [chain] theirs, as `graph.energy` gives them
-    rounds: int  # that each chain made
+    states: NDArray[Any]  # [chain, variable] best state of each chain
+    energies: NDArray[np.float64]  # [chain] energies of these states, as in `graph.energy`
+    rounds: int  # rounds of each chain
     ended: str  # "rounds", "time", "interrupted" or "terminated"
-    local: bool  # whether no change of one variable improves any of them
-    method: str  # "tempering" or "annealing"; "" where nothing had to be found
-    reason: str  # why
+    local: bool  # whether no change of one variable improves any state
+    method: str  # "tempering" or "annealing"; "" if nothing had to be searched
+    reason: str  # reason for the method
 
 
 def _default_chains(threads: int | None, rounds: int | None) -> int:
-    """One chain per thread; with a number of rounds the same on every machine."""
+    """Return one chain per thread, or with a number of rounds the same on every machine."""
     return _CHAINS if rounds is not None else threads or os.cpu_count() or 1
 
 
@@ -200,9 +200,9 @@ def best_states(
     threads: int | None = None,
     progress: bool = False,
 ) -> Found:
-    """Each chain's best state and its energy.
+    """Return each chain's best state and its energy.
 
-    The deadline and the signals end every phase: a search that was stopped early returns the best
+    The deadline and signals end every phase. A search that was stopped early returns the best
     states so far.
     """
     ends = None if beta_range is None else _read_range(beta_range)
@@ -228,7 +228,7 @@ def best_states(
                 ):
                     work = _Searching(_searches(graph, states, rows, ends), rounds)
                 method, reason = "tempering", work.enough_rounds(watch, workers)
-            except (TooLargeError, StopError) as error:  # a ladder fits not into memory or time
+            except (TooLargeError, StopError) as error:  # a ladder does not fit
                 if watch.signal:
                     raise
                 betas = ends or hot_and_cold(graph)
@@ -255,7 +255,7 @@ def best_states(
 
 
 def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> float:
-    """How long an energy takes, timed where that may be long; refuses what does not fit."""
+    """Return the seconds of an energy, timed if that may be long; reject what does not fit."""
     predicted, what = energy_cost(graph) * 1e-9, f"maximize: energies of {chains:,} chains"
     way_out = "give more time, or use fewer chains (chains=...)"
     if predicted > _QUICK:
@@ -271,7 +271,7 @@ def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> flo
 
 
 def _require_layout(graph: FactorGraph) -> None:
-    """Refuse a graph whose factors do not fit into memory or time once per temperature."""
+    """Reject a graph whose factors do not fit into memory or time once per temperature."""
     pairs = sum(map(len, graph.implicits))
     if pairs > _MOST_STORED:
         raise TooLargeError(f"maximize: {pairs:,} implicit pairs are evaluated, not stored")
@@ -291,7 +291,7 @@ def _check_rounds(rounds: Any) -> None:
 
 
 def _read_range(given: Any) -> tuple[float, float]:
-    """Two inverse temperatures, the hotter one first."""
+    """Return two inverse temperatures, the hotter one first."""
     try:
         hot, cold = map(float, given)
     except (TypeError, ValueError):
@@ -328,7 +328,7 @@ class _Search:
         self.energy, self.best, self.trial = np.full(1, -np.inf), state.copy(), state.copy()
 
     def advance(self, rounds: int, begin: int, each: int) -> None:
-        """Make this number of rounds; see `search`."""
+        """Run this number of rounds; see `search`."""
         search(
             self.data,
             self.graph.packed,
@@ -352,7 +352,7 @@ def _searches(
     rows: NDArray[np.uint64],
     beta_range: tuple[float, float] | None,
 ) -> list[_Search]:
-    """The chains at their start, with levels found once for all."""
+    """Return the chains in their initial states, with levels found once for all chains."""
     _require_layout(graph)
     graph = graph.stored() if graph.implicits else graph
     tempering = Tempering(houdayer=is_sparse(graph))
@@ -379,7 +379,7 @@ def _searches(
 
 
 class _Searching:
-    """All chains of a search by tempering, which advance together: a task of the driver."""
+    """All chains of a search by tempering, which advance together; a task of the driver."""
 
     def __init__(self, searches: list[_Search], rounds: int | None) -> None:
         self.searches, self._wanted = searches, rounds
@@ -394,9 +394,9 @@ class _Searching:
         return np.array([one.best for one in self.searches])
 
     def enough_rounds(self, watch: Watch, workers: int) -> str:
-        """Say that enough rounds fit into the time, by a short trial.
+        """Return a note that enough rounds fit into the time, from a short trial.
 
-        Raises `TooLargeError` if states could hardly wander between the ends of the ladder.
+        Raises `TooLargeError` if states could hardly travel between the ends of the ladder.
         """
         chains, ladders = len(self.searches), self.searches[0].data.twins
         shape = f"{self.levels} temperatures" + (", two ladders" if ladders == 2 else "")
@@ -417,12 +417,12 @@ class _Searching:
         return f"{shape} fit into the time"
 
     def begin(self, pool: ThreadPoolExecutor, bar: Bar, watch: Watch) -> None:
-        """Compile; segments will run in the pool."""
+        """Compile; segments run in the pool."""
         self._pool, self._bar, self._watch = pool, bar, watch
         self.searches[0].advance(0, self._begin, self._each)
 
     def segment(self) -> str:
-        """Make some rounds of every chain; the first ones are timed, to plan the annealing."""
+        """Run some rounds of every chain; the first ones are timed to plan the annealing."""
         before = clocks.monotonic()
         go_on = partial(_Search.advance, rounds=self._next, begin=self._begin, each=self._each)
         list(self._pool.map(go_on, self.searches))
@@ -439,12 +439,12 @@ class _Searching:
         return "" if fit else ROUNDS
 
     def keep(self) -> None:
-        """A search has no checkpoint."""
+        """Do nothing, because a search has no checkpoint."""
 
     def rest(self) -> None:
-        """No chain runs between two segments."""
+        """Do nothing, because no chain runs between two segments."""
 
 
 def _each(rounds: float, levels: int) -> int:
-    """Rounds of annealing for each level."""
+    """Return the rounds of annealing per level."""
     return max(1, int(_ANNEALED * rounds / levels))

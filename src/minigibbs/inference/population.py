@@ -2,19 +2,19 @@
 
 Hukushima and Iba 2003, doi:10.1063/1.1632130; Machta 2010, doi:10.1103/PhysRevE.82.026704. At
 inverse temperature beta a population of R replicas represents exp(-beta energy). A step to beta'
-gives replica i the weight exp(-(beta' - beta) E_i), whose mean over the population estimates
-Z(beta') / Z(beta), resamples the replicas in proportion to their weights, and sweeps them at beta'.
+gives replica i the weight exp(-(beta' - beta) E_i). The mean weight estimates Z(beta') / Z(beta).
+The replicas are resampled in proportion to their weights and swept at beta'.
 
-A step is as long as the populations before and after it overlap (Barash et al. 2017,
-doi:10.1016/j.cpc.2017.06.020): the mean of min(1, w_i / mean w). Resampling is systematic, so that
-families, the descendants of one replica of the start, stay side by side. Errors treat families as
+The overlap of the populations before and after a step determines its length (Barash et al. 2017,
+doi:10.1016/j.cpc.2017.06.020). It is the mean of min(1, w_i / mean w). Resampling is systematic, so
+that families, the descendants of one initial replica, remain contiguous. Errors treat families as
 independent: the relative variance of Z is the sum of squared shares of families (Lee and Whiteley
-2018, doi:10.1093/biomet/asy028). With several populations the spread between them is an error,
-too, and the larger one counts.
+2018, doi:10.1093/biomet/asy028). With several populations the spread between them is a second
+error, and the larger one is used.
 
 The replicas are chains of a chromatic scan (`samplers.chromatic`), whose layout is scaled by beta.
 A population has no stationary distribution: its answers are consistent in its size, not in the
-number of sweeps. So it is a way for `mg.infer` to sample, and no sampler of `mg.sample`.
+number of sweeps. It is therefore an option of `mg.infer` and not a sampler of `mg.sample`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.watch import Watch
 
-POPULATIONS = 4  # that are annealed, where no number of chains is given
-_FIRST, _GROWTH = 1024, 4  # replicas, where none are given, and how they grow
+POPULATIONS = 4  # default number of populations
+_FIRST, _GROWTH = 1024, 4  # first number of replicas if none is given, and its growth factor
 _TOGETHER = 8  # replicas whose random numbers are drawn together
 _LONGER = 1.5  # times as long as by their number, that more replicas are predicted to take
 _HALVINGS = 40  # of the interval that contains the next temperature
@@ -54,24 +54,24 @@ ANNEALED = "annealed"  # how a task ended
 @checked(SampleError)
 @dataclass(frozen=True)
 class PopulationAnnealing:
-    """Population annealing, a way for `mg.infer` to sample: for rough energy landscapes.
+    """Population annealing, a method of `mg.infer` for rough energy landscapes.
 
     Independent populations are cooled from infinite temperature to the model. They give log Z and
-    marginals with errors; `answer.population` says how many families survived. Models have
-    variables of few values, joined by stored pairs and tables of two without hard constraints. It
-    is an alternative to `mg.Tempering` where thousands of replicas fit into memory.
+    marginals with errors. `answer.population` states how many families survived. Models must have
+    variables of few values, joined by stored pairs and tables of two variables, without hard
+    constraints. It is an alternative to `mg.Tempering` if thousands of replicas fit into memory.
 
     Parameters
     ----------
     population : int, optional
         Replicas per population, rounded up to a multiple of 8. By default 1,024, then four times
-        as many as long as there is time and the errors are larger than requested; the answer is
-        that of the largest populations.
+        as many while there is time and the errors are larger than requested. The answer is that
+        of the largest populations.
     sweeps : int, default 10
         Sweeps of every replica per temperature.
     overlap : float, default 0.85
-        How much the energies of two neighboring temperatures overlap, between 0 and 1. A larger
-        overlap means more temperatures.
+        Required overlap of the energies of neighboring temperatures, between 0 and 1. A larger
+        overlap needs more temperatures.
 
     Raises
     ------
@@ -116,22 +116,22 @@ def anneal(
     threads: int | None,
     watch: Watch,
 ) -> tuple[Known, Population]:
-    """Anneal populations of a graph, larger ones as long as there is time.
+    """Anneal populations of a graph, and larger ones while there is time.
 
     Parameters
     ----------
     graph : FactorGraph
         The model.
     settings : PopulationAnnealing
-        What the user asked for.
+        Options of the user.
     populations : int
-        How many, independent of each other.
+        Number of independent populations.
     error : float
-        The largest standard error of a marginal, from which on populations do not grow.
+        Standard error of a marginal below which populations do not grow.
     seed, threads : int or None
         As in `mg.sample`.
     watch : Watch
-        The deadline and the signals of the call.
+        Deadline and signals of the call.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def anneal(
 
 
 class _Annealing:
-    """Populations that are cooled together: a task of the driver."""
+    """Populations that are cooled together; a task of the driver."""
 
     def __init__(
         self,
@@ -201,15 +201,15 @@ class _Annealing:
         self._beta, self._swept, self._left = 0.0, 0, 0
         sizes = graph.sizes[graph.evidence < 0]
         first_log_z = float(np.log(sizes).sum()) + graph.offset
-        self._log_z = np.full(populations, first_log_z)  # of each population
+        self._log_z = np.full(populations, first_log_z)  # log Z of each population
         self._noted: list[tuple[float, ...]] = []
 
     def bytes(self, size: int) -> float:
-        """Approximate memory for this number of replicas per population."""
+        """Return the approximate memory for this number of replicas per population."""
         return 6.0 * self.populations * size * len(self._graph) * self._graph.state_type.itemsize
 
     def _random(self, count: int) -> NDArray[Any]:
-        """States of independent uniform values."""
+        """Return states of independent uniform values."""
         graph = self._graph
         states = (self._rng.random((count, len(graph))) * graph.sizes).astype(graph.state_type)
         clamped = graph.evidence >= 0
@@ -217,7 +217,7 @@ class _Annealing:
         return states
 
     def segment(self) -> str:
-        """Make a sweep of all replicas, or a step to the next temperature."""
+        """Sweep all replicas once, or step to the next temperature."""
         if self._left:
             list(self._pool.map(lambda tile: tile.advance(self._swept, 1, False), self._tiles))
             self._swept += 1
@@ -232,18 +232,18 @@ class _Annealing:
         return ""
 
     def keep(self) -> None:
-        """There is no checkpoint."""
+        """Do nothing, because there is no checkpoint."""
 
     def rest(self) -> None:
-        """No replica is swept between two segments."""
+        """Do nothing, because no replica is swept between two segments."""
 
     def _energies(self) -> NDArray[np.float64]:
-        """The energies [population, replica], without the graph's offset."""
+        """Return the energies [population, replica], without the graph's offset."""
         parts = list(self._pool.map(lambda tile: tile.energies(), self._tiles))
         return -np.concatenate(parts).reshape(self.populations, self.size)
 
     def _states(self) -> NDArray[Any]:
-        """All states [replica, variable]."""
+        """Return all states [replica, variable]."""
         return np.concatenate(list(self._pool.map(lambda tile: tile.states(), self._tiles)))
 
     def _cool(self, energies: NDArray[np.float64]) -> None:
@@ -270,12 +270,12 @@ class _Annealing:
         list(self._pool.map(load, range(len(self._tiles))))
 
     def _shares(self) -> NDArray[np.float64]:
-        """What each population counts for: its Z, over that of all."""
+        """Return the weight of each population: its Z, divided by the sum over all."""
         weights = np.exp(self._log_z - self._log_z.max())
         return np.asarray(weights / weights.sum())
 
     def _note(self, energies: NDArray[np.float64]) -> None:
-        """Note what is known at this temperature, once it was swept at."""
+        """Record the estimates at this temperature, after its sweeps."""
         shares, graph = self._shares(), self._graph
         own = energies - graph.offset
         means = own.mean(axis=1)
@@ -304,7 +304,7 @@ class _Annealing:
         )
 
     def result(self) -> tuple[Known, Population]:
-        """The marginals and the population at the end."""
+        """Return the marginals and the final population."""
         columns = [np.array(column) for column in zip(*self._noted, strict=True)]
         states, shares = self._states(), self._shares()
         names = ("betas", "log_z", "log_z_error", "energy", "energy_error", "family_size")
@@ -333,7 +333,7 @@ class _Annealing:
         value: int,
         shares: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """How often some variables have a value, and the standard errors."""
+        """Return how often some variables have a value, and the standard errors."""
         means = np.stack([(own[:, which] == value).mean(axis=0) for own in states])
         spread = np.empty_like(means)
         for number, family in enumerate(self._family):
@@ -355,10 +355,10 @@ def _combined(
     away: NDArray[np.float64],
     expected: float = 0.0,
 ) -> Any:
-    """The standard error of an average over populations: by families, or by populations.
+    """Return the standard error of an average over populations, by families or by populations.
 
-    `within` holds the variances of the populations, `away` their distances from the average. The
-    error of log Z has `away` 1 and `expected` shares 1 / populations.
+    `within` contains the variances of the populations, `away` their deviations from the average.
+    The error of log Z has `away` 1 and `expected` shares 1 / populations.
     """
     by_family = np.tensordot(shares**2, within, 1)
     if len(shares) < 2:
@@ -370,7 +370,7 @@ def _combined(
 
 
 def _next_step(energies: NDArray[np.float64], most: float, overlap: float) -> float:
-    """The largest step of beta, up to `most`, at which a population overlaps with itself enough."""
+    """Return the largest step of beta, up to `most`, at which a population overlaps enough."""
     away = energies - energies.min()
 
     def overlaps(step: float) -> bool:
@@ -387,16 +387,16 @@ def _next_step(energies: NDArray[np.float64], most: float, overlap: float) -> fl
 
 
 def systematic(weights: NDArray[np.float64], offset: float) -> NDArray[np.int64]:
-    """Systematic resampling: as many indices as weights, in order, by one uniform number.
+    """Resample systematically: return as many indices as weights, in order, by one uniform number.
 
-    Index i occurs floor or ceil of R * weight_i / sum times, and that often on average.
+    Index i occurs floor or ceil of R * weight_i / sum times, with this quantity as its mean.
 
     Parameters
     ----------
     weights : array
-        Not negative, and not all 0.
+        Nonnegative weights, not all 0.
     offset : float
-        From 0 to 1.
+        Uniform number from 0 to 1.
 
     Returns
     -------

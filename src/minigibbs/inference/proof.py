@@ -1,4 +1,4 @@
-"""Proofs that no state is better: by elimination, or by toulbar2's branch and bound."""
+"""Proofs that a state is optimal: by elimination, or by toulbar2's branch and bound."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from minigibbs.results.maximum import Maximum
 from minigibbs.system.watch import StopError, Watch
 
 PROVEN = "proven"
-_SLOWER = 20.0  # time of maximizing products, relative to summing them
-_SHARE = 0.5  # of the time that elimination may take
-_DIGITS = 9  # decimals of costs that toulbar2 keeps
+_SLOWER = 20.0  # time of max-product, relative to sum-product
+_SHARE = 0.5  # share of the time for elimination
+_DIGITS = 9  # decimals of costs in toulbar2
 _TOP = 2.0**52  # largest cost in units of the last digit
-_GAP = 1e-5  # a cost that is better by less is not looked for
+_GAP = 1e-5  # smaller relative improvements of the cost are not searched
 
 
 def proven_by_elimination(graph: FactorGraph, limit: float) -> Maximum | None:
-    """The best state of a graph of low treewidth; None where elimination does not fit."""
+    """Return the best state of a graph of low treewidth; None if elimination does not fit."""
     clock = Watch()
     try:
         with Watch(_SHARE * limit):
@@ -42,7 +42,7 @@ def proven_by_elimination(graph: FactorGraph, limit: float) -> Maximum | None:
 
 
 def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, clock: Watch) -> Maximum:
-    """The same state or a better one, with the bound that toulbar2 proves in the time there is."""
+    """Return the same state or a better one, with the bound that toulbar2 proves in the time."""
     if find_spec("pytoulbar2") is None:
         warnings.warn(
             "there is no proof: the treewidth of this graph is too large for elimination, and "
@@ -67,7 +67,7 @@ def _solved(
     known: float,
     limit: float,
 ) -> tuple[NDArray[Any] | None, float]:
-    """A state with a cost below the known one, if there is one, and a lower bound of all costs.
+    """Return a state with a cost below the known one, or None, and a lower bound on all costs.
 
     Costs are rounded to decimals. The bound allows for that.
     """

@@ -1,4 +1,4 @@
-"""Which temperatures a search goes through: from where everything is possible to frozen."""
+"""Temperatures of a search, from hot, where all values are likely, to frozen."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.simple import simplified
 
-_WEAK = 0.05  # share of all ranges that the coldest level need not tell apart
-_FINEST = 1e-3  # nor what is smaller than this share of the largest range at a variable
-_EXCITED = 0.01  # variables that are then not at their best, in the whole model
-_FROZEN, _LOW = 0.4, 0.05  # or than this share of the range at variables of this low quantile
-_HOT = 0.1  # the first level above 0, times the largest local range
-_LOOKED_AT = 16  # variables at which implicit groups are evaluated
+_WEAK = 0.05  # share of all ranges that the coldest level need not resolve
+_FINEST = 1e-3  # nor ranges below this share of the largest range at a variable
+_EXCITED = 0.01  # expected number of excited variables at the coldest level, in the whole model
+_FROZEN, _LOW = 0.4, 0.05  # nor ranges below this share of that quantile of the ranges at variables
+_HOT = 0.1  # first positive level times the largest local range
+_LOOKED_AT = 16  # number of variables at which implicit groups are evaluated
 
 
 def first_levels(
     graph: FactorGraph, beta_range: tuple[float, float] | None, count: int
 ) -> NDArray[np.float64]:
-    """Levels in geometric steps, from which the search of better ones begins."""
+    """Return levels in geometric steps, where the search for better ones starts."""
     if beta_range is not None and beta_range[0] > 0:
         return np.geomspace(*beta_range, count)
     ranges = _ranges(graph)
@@ -34,7 +34,7 @@ def first_levels(
 
 
 def _typical(ranges: NDArray[np.float64], largest: float) -> float:
-    """A range so small that factors of smaller ones hardly matter, all together."""
+    """Return the range below which factors hold 5% of the total."""
     rising = np.sort(ranges)
     weak = np.searchsorted(np.cumsum(rising), _WEAK * rising.sum())
     return max(float(rising[weak]) if len(rising) else largest, _FINEST * largest)
@@ -53,7 +53,7 @@ def _ranges(graph: FactorGraph) -> NDArray[np.float64]:
 
 
 def hot_and_cold(graph: FactorGraph) -> tuple[float, float]:
-    """The inverse temperatures between which one state is annealed."""
+    """Return the inverse temperatures between which one state is annealed."""
     if not graph.implicits:
         levels = first_levels(graph, None, 3)
         return float(levels[1]), float(levels[-1])
@@ -62,18 +62,18 @@ def hot_and_cold(graph: FactorGraph) -> tuple[float, float]:
 
 
 def largest_range(graph: FactorGraph) -> float:
-    """The largest range of energy at one variable, about; 1 where there is none."""
+    """Return the approximate largest range of energy at one variable; 1 if all are 0."""
     return float(_local(graph).max(initial=0.0)) or 1.0
 
 
 def _low_range(graph: FactorGraph) -> float:
-    """The range of energy that most variables exceed; 0 where there is none."""
+    """Return the range of energy that most variables exceed; 0 if all are 0."""
     local = _local(graph)
     return float(np.quantile(local[local > 0], _LOW)) if local.any() else 0.0
 
 
 def _local(graph: FactorGraph) -> NDArray[np.float64]:
-    """About the range of energy at every variable.
+    """Return the approximate range of energy at every variable.
 
     Implicit groups are evaluated at a few variables.
     """
@@ -93,6 +93,6 @@ def _local(graph: FactorGraph) -> NDArray[np.float64]:
 
 
 def _local_weight(group: Implicit, i: int) -> float:
-    """The sum of |weight| over the pairs of a variable."""
+    """Return the sum of |weight| over the pairs of a variable."""
     others = np.delete(np.arange(group.variables), i)
     return float(np.abs(group.pair_weights(np.full(len(others), i), others)).sum())

@@ -1,1 +1,1 @@
-"""What a run leaves behind, and every number that is computed from it."""
+"""Results of runs, inference and learning, and the statistics computed from them."""

@@ -1,7 +1,7 @@
 """Annealed importance sampling (Neal, 2001, doi:10.1023/A:1008923215028): log Z with an error.
 
-Chains begin with independent variables, by the unary factors alone, and sweep while the other
-factors grow from 0 to their strength. The weights that the chains collect average to Z.
+Each chain starts with independent variables, drawn from the unary factors alone. It sweeps while
+the strength of the other factors rises from 0 to 1. The mean of the chains' weights estimates Z.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from minigibbs.samplers.gibbs.sampler import sum_unary
 from minigibbs.system.watch import Watch
 
 _CHAINS = 128
-_FIRST, _MOST = 128, 2**17  # sweeps of a round
-_SEGMENT = 0.1  # seconds between two looks at the clock
-_GROWTH = 8  # of a segment over the one before, at most
+_FIRST, _MOST = 128, 2**17  # sweeps per chain in the first and in the longest round
+_SEGMENT = 0.1  # target time between two checks of the clock, in seconds
+_GROWTH = 8  # largest ratio of the lengths of consecutive segments
 
 
 class LogZ(NamedTuple):
@@ -33,11 +33,11 @@ class LogZ(NamedTuple):
 
     value: float
     error: float  # standard error
-    sweeps: int  # of each chain, in the last round
+    sweeps: int  # per chain, in the last round
 
 
 def annealed_log_z(graph: FactorGraph, error: float, seed: int, threads: int, watch: Watch) -> LogZ:
-    """Estimate log Z: rounds of twice as many sweeps until the error is small or time is up.
+    """Estimate log Z in rounds that double the sweeps until the error is small or time is up.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def annealed_log_z(graph: FactorGraph, error: float, seed: int, threads: int, wa
     error : float
         The standard error to reach.
     seed, threads : int
-        Of the chains.
+        Seed and number of threads of the chains.
     watch : Watch
-        The deadline and the signals of the call.
+        Deadline and signals of the call.
     """
     if graph.implicits:
         raise LearnError("log Z by annealing needs explicit factors; use graph.stored()")
@@ -83,7 +83,7 @@ def annealed_log_z(graph: FactorGraph, error: float, seed: int, threads: int, wa
 
 
 class _Annealed:
-    """The chains of one round."""
+    """Chains of one round."""
 
     def __init__(
         self,
@@ -96,13 +96,13 @@ class _Annealed:
         self._model, self._unary, self._order, self._own = graph.packed, unary, order, own
         self._states = np.tile(start, (len(own), 1))
         self._values = int(graph.sizes.max())
-        self._rest = np.zeros(len(own))  # [chain] the log-potential without unary factors
-        self._total = np.zeros(len(own))  # [chain] the logarithm of the weight
+        self._rest = np.zeros(len(own))  # [chain] log-potential without unary factors
+        self._total = np.zeros(len(own))  # [chain] logarithm of the weight
 
     def run(
         self, sweeps: int, pool: ThreadPoolExecutor, threads: int, watch: Watch
     ) -> NDArray[np.float64] | None:
-        """Anneal all chains; the logarithms of their weights, or None if the call must end."""
+        """Anneal all chains; return the logarithms of their weights, or None if stopped."""
         cuts = np.linspace(0, len(self._own), threads + 1).astype(int).tolist()
         betas, first, count = _schedule(sweeps), 0, 0
         while first < sweeps:
@@ -117,7 +117,7 @@ class _Annealed:
         return self._total
 
     def _advance(self, begin: int, end: int, betas: NDArray[np.float64]) -> None:
-        """Anneal some chains from one strength to another; a single strength begins them."""
+        """Anneal chains `begin` to `end` along `betas`; one strength draws the first states."""
         some = slice(begin, end)
         arrays = self._states[some], self._own[some], self._rest[some], self._total[some]
         step = _anneal if len(betas) > 1 else _begin
@@ -125,14 +125,14 @@ class _Annealed:
 
 
 def _schedule(sweeps: int) -> NDArray[np.float64]:
-    """Strengths of the factors, denser at both ends."""
+    """Return the strengths of the factors, denser at both ends."""
     at = np.linspace(-3.0, 3.0, sweeps + 1)
     rising = 1 / (1 + np.exp(-at))
     return np.asarray((rising - rising[0]) / (rising[-1] - rising[0]))
 
 
 def _estimate(base: float, weights: NDArray[np.float64], sweeps: int) -> LogZ:
-    """Log Z from logarithms of weights, with the error of their mean."""
+    """Estimate log Z from logarithms of weights, with the standard error of their mean."""
     top = weights.max()
     shares = np.exp(weights - top)
     mean = shares.mean()
@@ -142,7 +142,7 @@ def _estimate(base: float, weights: NDArray[np.float64], sweeps: int) -> LogZ:
 
 @kernel
 def _draw(weights, size, stream):
-    """A value by its log-weight."""
+    """Draw a value from its log-weights."""
     top = weights[0]
     for value in range(1, size):
         top = max(top, weights[value])
@@ -155,12 +155,12 @@ def _draw(weights, size, stream):
         left -= weights[value]
         if left < 0.0:
             return value
-    return size - 1  # by rounding
+    return size - 1  # reached only by rounding
 
 
 @entry
 def _begin(model, unary, order, states, own, rest, total, betas, space):
-    """Draw each chain's first state: independent variables, by the unary factors alone."""
+    """Draw each chain's first state from the unary factors alone."""
     for chain in range(len(states)):
         x, stream = states[chain], own[chain]
         for k in range(len(order)):
@@ -177,7 +177,7 @@ def _begin(model, unary, order, states, own, rest, total, betas, space):
 
 @entry
 def _anneal(model, unary, order, states, own, rest, total, betas, space):
-    """Sweep each chain at strengths betas[1:]; total gets the logarithms of the weights."""
+    """Sweep each chain at strengths betas[1:]; add the log-weights to `total`."""
     half = len(space) // 2
     weights, joint = space[:half], space[half:]
     for chain in range(len(states)):

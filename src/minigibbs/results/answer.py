@@ -1,4 +1,4 @@
-"""What `mg.infer` gives: marginals and log Z with errors, and how they were found."""
+"""Result of `mg.infer`: marginals and log Z with errors, and the method that computed them."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Answer(Result):
     method : str
         "exact", or the name of the sampler.
     reason : str
-        Why this method was chosen.
+        Reason for the choice of the method.
     seconds : float
         Time of the computation.
     warnings : tuple of str
-        What may be wrong with the answer.
+        Possible problems with the answer.
     run : Run or None
-        The run if the graph was sampled; files do not keep it.
+        The run if the graph was sampled; not saved in files.
     graph : FactorGraph or None
-        The model; files do not keep it.
+        The model; not saved in files.
     population : Population or None
-        Temperatures, families and replicas of population annealing; files do not keep it.
+        Temperatures, families and replicas of population annealing; not saved in files.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Answer(Result):
     """
 
     domains: Domains
-    known: Known = field(repr=False)  # the marginals, one number per value
+    known: Known = field(repr=False)  # marginals, flat: [sum of sizes]
     log_z: float | None
     log_z_error: float | None
     method: str
@@ -83,7 +83,7 @@ class Answer(Result):
     run: Run | None = field(default=None, repr=False)
     graph: FactorGraph | None = field(default=None, repr=False)
     expected: Mapping[str, float] = field(default_factory=dict, repr=False)  # exact observables
-    population: Population | None = field(default=None, repr=False)  # files do not keep it either
+    population: Population | None = field(default=None, repr=False)  # not saved in files either
 
     @property
     def shares(self) -> Known:
@@ -143,7 +143,7 @@ class Answer(Result):
         SampleError
             If the answer is sampled, or was read from a file.
         TooLargeError
-            If the variables together make the model too wide.
+            If the treewidth with the variables joined is too large.
 
         Examples
         --------
@@ -173,7 +173,7 @@ class Answer(Result):
         SampleError
             If the answer is sampled, or was read from a file.
         TooLargeError
-            If the variables together make the treewidth too large.
+            If the treewidth with the variables joined is too large.
 
         Examples
         --------
@@ -238,7 +238,7 @@ class Answer(Result):
         return math.exp(log_likelihood(graph, logs, self.log_z))
 
     def most_probable(self, *variables: int | str) -> tuple[dict[int | str, Any], float]:
-        """Find the most probable joint value of some variables: marginal MAP.
+        """Find the most probable joint value of some variables (marginal MAP).
 
         All other variables are summed out.
 
@@ -260,7 +260,7 @@ class Answer(Result):
         SampleError
             If the answer is sampled, or was read from a file.
         TooLargeError
-            If the variables together make the treewidth too large.
+            If the treewidth with the variables joined is too large.
 
         Examples
         --------
@@ -307,7 +307,7 @@ class Answer(Result):
         return exact_draws(self._model(), count, seed, progress=False)
 
     def _model(self) -> FactorGraph:
-        """The graph of an exact answer."""
+        """Return the graph of an exact answer."""
         if not self.exact:
             raise SampleError(
                 f"this answer was sampled ({self.method}), and such questions need an exact one: "
@@ -318,7 +318,7 @@ class Answer(Result):
         return self.graph
 
     def _repr_html_(self) -> str:
-        """The result as tables, for notebooks."""
+        """Return the result as HTML tables, for notebooks."""
         from minigibbs.results.notebook import answer_html
 
         return answer_html(self)
@@ -329,7 +329,7 @@ class Answer(Result):
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """The rows of the table that is shown: label and value."""
+        """Return the rows of the displayed table: label and value."""
         rows = [
             ("method", printable(self.method)),
             ("because", printable(self.reason)),
@@ -343,11 +343,11 @@ class Answer(Result):
         return rows
 
     def log_z_text(self) -> str:
-        """Log Z with its error as text."""
+        """Return log Z with its error as text."""
         return log_z_text(self.log_z, self.log_z_error)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the marginals as numbers and text for JSON.
+        """Return all fields except the marginals as numbers and text for JSON.
 
         Returns
         -------
@@ -388,17 +388,17 @@ class Answer(Result):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the answer to a file; `mg.load` reads it.
 
-        The file does not hold the run. Use `answer.run.save` for that.
+        The file does not contain the run. Use `answer.run.save` for that.
 
         Parameters
         ----------
         path : str or path
-            The file. A name that ends in .csv gets a table of the marginals instead.
+            The file. A name that ends in .csv writes a table of the marginals instead.
 
         Raises
         ------
         SampleError
-            If the name ends as another format, such as .html or .json.
+            If the name has the ending of another format, such as .html or .json.
         """
         if write_as_named(self, path):
             return
@@ -424,7 +424,7 @@ class Answer(Result):
 
 
 def load(path: str | os.PathLike[str]) -> Answer:
-    """Read an answer that `Answer.save` wrote."""
+    """Read an answer written by `Answer.save`."""
     header, arrays = files.read_arrays(path, FORMAT)
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays["sizes"])
@@ -447,7 +447,7 @@ def load(path: str | os.PathLike[str]) -> Answer:
 
 
 def _check(answer: Answer) -> None:
-    """Raise `ValueError` if the parts of an answer do not fit each other."""
+    """Raise `ValueError` if the parts of an answer are inconsistent."""
     values = int(answer.domains.sizes.sum(dtype=np.int64))
     for name, array in (("probability", answer.shares.given), ("error", answer.shares.errors)):
         if array.shape != (values,) or array.dtype != np.float64:

@@ -1,4 +1,4 @@
-"""What `mg.infer_many` gives: exact marginals and log Z of many evidence sets."""
+"""Result of `mg.infer_many`: exact marginals and log Z for many sets of evidence."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Answers:
     domains : Domains
         Sizes, names and labels of the variables.
     log_z : ndarray
-        [row] log Z given each row; -inf for a row of probability 0.
+        [row] log Z given the evidence of each row; -inf for a row of probability 0.
     log_probability : ndarray
-        [row] logarithm of the probability of the evidence of each row.
+        [row] logarithm of the probability of each row's evidence.
     seconds : float
         Time of the computation, without compilation.
 
@@ -57,7 +57,7 @@ class Answers:
         return f"<Answers: {len(self):,} rows, {len(self.domains):,} variables>"
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows of the table that is shown.
+        """Return the rows of the displayed table.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class Answers:
         ]
 
     def _repr_html_(self) -> str:
-        """The result as tables, for notebooks."""
+        """Return the result as HTML tables, for notebooks."""
         from minigibbs.results.notebook import answers_html
 
         return answers_html(self)

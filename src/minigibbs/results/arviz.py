@@ -1,4 +1,4 @@
-"""Draws, energies and observables as ArviZ's `DataTree`."""
+"""Conversion of draws, energies and observables to ArviZ's `DataTree`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def to_arviz(run: Run, indicators: bool = False) -> Any:
-    """A run's draws and log-potentials; see `Run.to_arviz`."""
+    """Convert a run's draws, observables and log-potentials; see `Run.to_arviz`."""
     arviz_base = optional("arviz_base", "arviz")
     posterior: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
     if run.kept_draws is not None:
-        # Signed, since ArviZ takes differences; the draws' own type wraps around below 0.
+        # Signed, because ArviZ computes differences, which would wrap around in the unsigned type.
         posterior["x"] = run.draws.astype(np.promote_types(run.draws.dtype, np.int8))
         coords["node"] = [run.domains.name(v) for v in run.drawn.tolist()]
-        dims["x"] = ["node"]  # "variable" is a name that xarray keeps for itself
+        dims["x"] = ["node"]  # xarray reserves the name "variable"
     if indicators:
         posterior["indicator"], coords["event"] = _indicators(run)
         dims["indicator"] = ["event"]
@@ -46,9 +46,9 @@ def to_arviz(run: Run, indicators: bool = False) -> Any:
 
 
 def _indicators(run: Run) -> tuple[NDArray[np.int8], list[str]]:
-    """[chain, draw, event] 1 where the event, "variable=value", holds; and the events' names.
+    """Return indicators [chain, draw, event] of the events "variable=value", and the events' names.
 
-    Events that always or never hold are left out: ArviZ has no answer for constants.
+    Events that hold in every draw or in none are omitted, because ArviZ cannot handle constants.
     """
     if run.kept_draws is None:
         raise SampleError('to_arviz(indicators=True) needs record=("draws",)')

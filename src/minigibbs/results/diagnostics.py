@@ -1,10 +1,11 @@
-"""R-hat and effective sample sizes of series; the one place that computes them.
+"""R-hat and effective sample sizes of series.
 
-They are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), "Rank-normalization,
-folding, and localization: an improved R-hat". ArviZ computes the same numbers, to rounding, but
-takes a second to import and one call per series; here all series are computed together.
+The definitions are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021),
+"Rank-normalization, folding, and localization: an improved R-hat". ArviZ computes the same numbers
+up to rounding, but takes a second to import and one call per series. This module computes all
+series in one call.
 
-What marginals alone tell, without any series, is in `results.marginals`.
+`results.marginals` has the diagnostics that need only marginals and no series.
 """
 
 from __future__ import annotations
@@ -21,37 +22,37 @@ from minigibbs.system.quantiles import normal
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
 
-MOST_JUDGED = 100  # variables whose draws are judged
+MOST_JUDGED = 100  # variables whose draws are checked
 LEAST_RECORDS = 4  # per chain, so that each half of a chain has two
-_MOST_VALUES = 10  # of a variable, whose draws are judged: the most frequent ones
+_MOST_VALUES = 10  # most frequent values that are checked per variable
 
 
 def ess(series: ArrayLike) -> Any:
-    """The bulk effective sample size of series [chain, draw] or [chain, draw, ...].
+    """Return the bulk effective sample size of series [chain, draw] or [chain, draw, ...].
 
-    A series that never changes, or is too short, gives NaN.
+    It is NaN for a series that never changes or is too short.
     """
     return _apply(_bulk_ess, series)
 
 
 def ess_of_mean(series: ArrayLike) -> Any:
-    """The effective sample size for the mean: what its standard error goes by."""
+    """Return the effective sample size of the mean, which determines its standard error."""
     return _apply(_mean_ess, series)
 
 
 def ess_within(series: ArrayLike) -> Any:
-    """The bulk effective sample sizes of single chains, added up.
+    """Return the sum of the bulk effective sample sizes of the single chains.
 
-    How chains differ from each other does not enter.
+    It does not depend on differences between chains.
     """
     return sum(ess(chain[None]) for chain in np.asarray(series))
 
 
 def rhat(series: ArrayLike) -> Any:
-    """The rank-normalized split R-hat of series [chain, draw] or [chain, draw, ...].
+    """Return the rank-normalized split R-hat of series [chain, draw] or [chain, draw, ...].
 
-    NaN where a series never changes or is too short; infinite where every chain is stuck at a
-    value of its own.
+    It is NaN for a series that never changes or is too short. It is infinite if every chain is
+    stuck and their values differ.
     """
     values = np.asarray(series, dtype=np.float64)
     result = np.asarray(_apply(_rank_rhat, values))
@@ -63,9 +64,9 @@ def rhat(series: ArrayLike) -> Any:
 
 
 def of_energy(run: Run, most: int | None = None) -> tuple[float | None, float | None]:
-    """R-hat and effective sample size of the energy; None where there is nothing to tell from.
+    """Return R-hat and effective sample size of the energy; None if they cannot be computed.
 
-    At most `most` records of each chain are looked at, evenly spaced.
+    About `most` evenly spaced records per chain are used; None for all.
     """
     energy = run.energy
     if energy is None or energy.shape[1] == 0 or not np.isfinite(energy).all():
@@ -79,18 +80,18 @@ def _known(value: float) -> float | None:
 
 
 class Judged(NamedTuple):
-    """One variable's convergence, by the indicators of its values; NaN where it cannot be told."""
+    """Convergence of one variable, from the indicators of its values; NaN if undefined."""
 
     variable: int
-    rhat: float  # the largest over the values
-    ess: float  # the least over the values
+    rhat: float  # largest over the values
+    ess: float  # smallest over the values
 
 
 def judge(run: Run, most: int = MOST_JUDGED, within: bool = False) -> list[Judged]:
-    """R-hat and ESS of the variables whose draws differ most between chains, the worst first.
+    """Return R-hat and ESS of the variables whose draws differ most between chains, worst first.
 
-    Looks at `most` variables at most; empty if the run kept no draws. With `within` the ESS is
-    that of single chains, added up.
+    At most `most` variables are checked. The list is empty if the run kept no draws. With `within`,
+    the ESS is the sum over single chains.
     """
     draws, drawn = run.kept_draws, run.drawn
     if draws is None or draws.shape[1] == 0:
@@ -112,19 +113,19 @@ def _judge(
     indicators = draws[:, :, None] == values
     return Judged(
         variable,
-        float(np.fmax.reduce(np.atleast_1d(rhat(indicators)))),  # which passes over NaN
+        float(np.fmax.reduce(np.atleast_1d(rhat(indicators)))),  # ignores NaN
         float(np.fmin.reduce(np.atleast_1d(size(indicators)))),
     )
 
 
 def least(sizes: Sequence[float | None]) -> float | None:
-    """The least of some effective sample sizes, None and NaN passed over."""
+    """Return the smallest of some effective sample sizes, ignoring None and NaN."""
     known = [size for size in sizes if size is not None and not math.isnan(size)]
     return min(known, default=None)
 
 
 def largest(values: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Positions of at most `most` largest values, the largest first, equal values in order."""
+    """Return the positions of the `most` largest values, in descending order; ties keep order."""
     chosen = np.arange(len(values))
     if len(values) > most:
         chosen = np.sort(np.argpartition(-values, most)[:most])
@@ -133,11 +134,11 @@ def largest(values: NDArray[Any], most: int) -> NDArray[np.int64]:
 
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-_TOGETHER = 2**21  # numbers of series that are worked on at a time
+_TOGETHER = 2**21  # entries of series processed at a time
 
 
 def _apply(statistic: Statistic, series: ArrayLike) -> Any:
-    """Compute a statistic of series [chain, draw, ...], NaN for those that it cannot judge."""
+    """Compute a statistic of series [chain, draw, ...]; NaN for constant or too short ones."""
     values = np.asarray(series, dtype=np.float64)
     flat: NDArray[np.float64] = values.reshape(*values.shape[:2], math.prod(values.shape[2:]))
     result = np.full(flat.shape[2], np.nan)
@@ -157,16 +158,16 @@ def _bulk_ess(halves: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _rank_rhat(halves: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The greater R-hat of ranks and of ranks of distances from the median."""
+    """Return the larger of the R-hats of ranks and of ranks of distances from the median."""
     if len(halves) < 4:  # one chain
         return np.full(halves.shape[2], np.nan)
     distances = np.abs(halves - np.median(halves, axis=(0, 1)))
     bulk, tail = (_plain_rhat(_normal_scores(part)) for part in (halves, distances))
-    return np.where(tail > bulk, tail, bulk)  # the bulk's where distances do not vary
+    return np.where(tail > bulk, tail, bulk)  # the bulk's R-hat if distances do not vary
 
 
 def _halves(series: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Split each chain into two; the middle draw of an odd number is left out."""
+    """Split each chain into two halves; the middle draw of an odd number is omitted."""
     half = series.shape[1] // 2
     return np.concatenate([series[:, :half], series[:, -half:]])
 
@@ -183,7 +184,7 @@ def _normal_scores(series: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _plain_rhat(series: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compare variances between and within rows [row, draw, series]."""
+    """Compare the variances between and within rows; `series` is [row, draw, series]."""
     draws = series.shape[1]
     between = draws * series.mean(axis=1).var(axis=0, ddof=1)
     within = series.var(axis=1, ddof=1).mean(axis=0)
@@ -192,10 +193,10 @@ def _plain_rhat(series: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _mean_ess(series: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The effective sample size of the mean, by autocorrelations [row, draw, series].
+    """Return the effective sample size of the mean from autocorrelations; [row, draw, series].
 
-    Autocorrelations are added in pairs of neighbors, while the sums are positive, and no pair
-    counts for more than the one before it (Geyer's initial monotone sequence).
+    Autocorrelations are added in pairs of neighboring lags while the sums are positive. Each sum is
+    limited to the one before it (Geyer's initial monotone sequence).
     """
     rows, draws, _ = series.shape
     total = rows * draws
@@ -223,7 +224,7 @@ def _mean_ess(series: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _autocovariances(series: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Autocovariances by lag, averaged over rows: [lag, series]."""
+    """Return the autocovariances averaged over rows: [lag, series]."""
     draws = series.shape[1]
     length = 1 << (2 * draws - 1).bit_length()
     spectrum = np.fft.rfft(series - series.mean(axis=1, keepdims=True), length, axis=1)

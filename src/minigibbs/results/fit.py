@@ -1,4 +1,4 @@
-"""What `mg.learn` gives: parameters with errors, how they were learned, and whether they fit."""
+"""Result of `mg.learn`: parameters with errors, the course of learning, and quality of fit."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from minigibbs.system.text import printable
 from minigibbs.system.watch import Watch
 
 FORMAT = "minigibbs-fit-1"
-_GRAPH = "graph."  # before the names of a graph's arrays
-_SAME = 1e-6  # share of a contrast along undetermined directions that is rounding
-_SHOWN = 8  # numbers of a parameter that are shown
+_GRAPH = "graph."  # prefix of the names of a graph's arrays
+_SAME = 1e-6  # share of a contrast along undetermined directions that is attributed to rounding
+_SHOWN = 8  # entries of a parameter that are displayed
 
 
 @checked(LearnError, init=False)
@@ -42,7 +42,7 @@ class Fit:
     method : str
         "pcd", "cd", "pseudo" or "exact".
     ended : str
-        Why learning ended: "converged", "steps", "time", "held-out", "interrupted" or "terminated".
+        Reason for the end: "converged", "steps", "time", "held-out", "interrupted" or "terminated".
     steps : int
         Number of steps.
     seconds : float
@@ -60,11 +60,11 @@ class Fit:
     deviations : ndarray or None
         [parameter] standard errors.
     warnings : tuple of str
-        What may be wrong with the fit.
+        Possible problems with the fit.
     covariance : ndarray or None
         [parameter, parameter] covariance of the estimates.
     error_kind : str
-        How errors were computed; empty without errors.
+        Method by which errors were computed; empty without errors.
 
     Examples
     --------
@@ -94,16 +94,16 @@ class Fit:
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float64]]:
-        """The learned parameters by name; fixed entries keep their values."""
+        """Learned parameters by name; fixed entries keep their values."""
         return self.graph.parameters
 
     @cached_property
     def errors(self) -> dict[str, NDArray[np.float64]] | None:
         """Standard errors by name, 0 for fixed entries; None if there are too many parameters.
 
-        `error_kind` says how they were computed. Data do not determine some directions, such as a
-        constant added to a table; errors do not include them. Use `contrast` for differences of
-        parameters.
+        `error_kind` names the method that computed them. The data do not determine some directions,
+        such as a constant added to a table. Errors exclude these directions. Use `contrast` for
+        differences of parameters.
         """
         return None if self.deviations is None else self.graph.frame.named(self.deviations)
 
@@ -113,7 +113,7 @@ class Fit:
         Parameters
         ----------
         weights : mapping from a name to numbers
-            Weights in the shape of the parameter; parameters that are left out have weight 0.
+            Weights in the shape of the parameter; omitted parameters have weight 0.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class Fit:
         """Compute the mean log-likelihood of rows under the learned model, in nats.
 
         Missing values of a row are summed out. log Z is exact if elimination fits into memory, else
-        from annealed importance sampling.
+        estimated by annealed importance sampling.
 
         Parameters
         ----------
@@ -170,14 +170,14 @@ class Fit:
         standard_error : float, default 0.05
             Standard error to reach if log Z is sampled.
         max_time : float, optional
-            Seconds after which sampling ends with the error reached by then.
+            Time limit of sampling in seconds; sampling then ends with its current error.
         seed : int, default 0
-            Fixes the draws.
+            Seed of the draws.
 
         Returns
         -------
         LogLikelihood
-            `mean` per row, its `error` (0 where it is exact), the `rows` and the `method`.
+            `mean` per row, its `error` (0 if exact), the `rows` and the `method`.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class Fit:
 
     @property
     def error(self) -> float:
-        """The largest difference between moments of data and model, relative to its range."""
+        """Largest difference between moments of data and model, relative to its range."""
         return float(self._differences.max(initial=0.0))
 
     @cached_property
@@ -222,12 +222,12 @@ class Fit:
 
     @property
     def pearson(self) -> float:
-        """The correlation of connected moments of data and model; NaN if there are too few."""
+        """Correlation of connected moments of data and model; NaN if there are too few."""
         series = self.history.get("pearson", np.empty(0))
         return float(series[-1]) if len(series) else float("nan")
 
     def _repr_html_(self) -> str:
-        """The result as tables, for notebooks."""
+        """Return the result as HTML tables, for notebooks."""
         from minigibbs.results.notebook import fit_html
 
         return fit_html(self)
@@ -238,7 +238,7 @@ class Fit:
         return "\n".join(lines) + "".join(f"\nwarning: {text}" for text in self.warnings)
 
     def summary_rows(self) -> list[tuple[str, str]]:
-        """The rows of the table that is shown: label and value."""
+        """Return the rows of the displayed table: label and value."""
         rows = [
             ("method", self.method),
             ("ended", f"{self.ended} after {self.steps:,} steps"),
@@ -254,7 +254,7 @@ class Fit:
         return rows
 
     def parameter_rows(self) -> list[tuple[str, str]]:
-        """The first entries of each parameter, with errors."""
+        """Return the first entries of each parameter, with errors."""
         rows = []
         for name, values in self.parameters.items():
             numbers = values.ravel()[:_SHOWN].tolist()
@@ -267,7 +267,7 @@ class Fit:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the graph as numbers and text for JSON.
+        """Return all fields except the graph as numbers and text for JSON.
 
         Returns
         -------
@@ -374,7 +374,7 @@ class Fit:
 
 
 def named_directions(frame: Frame, directions: NDArray[np.float64]) -> list[str]:
-    """The directions that data do not determine, in words: constants, and how many others."""
+    """Describe the directions that data do not determine: constants, and the number of others."""
     if not len(directions):
         return []
     found, left = [], len(directions)
@@ -400,7 +400,7 @@ def named_directions(frame: Frame, directions: NDArray[np.float64]) -> list[str]
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
-    """Read a fit that `Fit.save` wrote."""
+    """Read a fit written by `Fit.save`."""
     header, arrays = files.read_arrays(path, FORMAT)
     with files.refusing_damage(path):
         inner = {k.removeprefix(_GRAPH): v for k, v in arrays.items() if k.startswith(_GRAPH)}
@@ -422,14 +422,14 @@ def load(path: str | os.PathLike[str]) -> Fit:
             tuple(map(str, header["warnings"])),
             arrays.get("covariance"),
             arrays.get("undetermined"),
-            str(header.get("error_kind", "")),  # which files before 0.3 lack
+            str(header.get("error_kind", "")),  # missing in files before 0.3
         )
         _check(fit)
     return fit
 
 
 def _check(fit: Fit) -> None:
-    """Raise `ValueError` if the parts do not fit each other."""
+    """Raise `ValueError` if the parts are inconsistent."""
     shape = (fit.graph.frame.size,)
     for name in ("data_moments", "model_moments", "deviations"):
         array = getattr(fit, name)

@@ -1,4 +1,4 @@
-"""Log-likelihoods of rows under a model: exact where elimination fits, else with an error."""
+"""Log-likelihoods of rows under a model: exact if elimination fits, else with an error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LogLikelihood(NamedTuple):
 def log_likelihood(
     graph: FactorGraph, data: Data, error: float, seed: int, watch: Watch
 ) -> LogLikelihood:
-    """The log-likelihood of rows: what each leaves open is summed out."""
+    """Compute the log-likelihoods of rows; missing values are summed out."""
     inside = unnormalized(graph, data)
     spread, method = 0.0, "exact"
     try:
@@ -64,7 +64,7 @@ def log_likelihood(
 
 
 def unnormalized(graph: FactorGraph, data: Data) -> NDArray[np.float64]:
-    """[row] the logarithm of the sum of exp(log-potential) over what the row leaves open."""
+    """Return [row] the log of the sum of exp(log-potential) over the row's missing values."""
     if data.seen is None:
         return np.asarray(graph.log_potential(data.rows), dtype=np.float64).reshape(len(data))
     found = np.empty(len(data))
@@ -91,7 +91,7 @@ def unnormalized(graph: FactorGraph, data: Data) -> NDArray[np.float64]:
 
 
 def _independent(graph: FactorGraph, hidden: NDArray[np.int32]) -> bool:
-    """Whether no factor joins two of the hidden variables."""
+    """Return whether no factor joins two of the hidden variables."""
     is_hidden = np.zeros(len(graph), dtype=np.int64)
     is_hidden[hidden] = 1
     model = graph.packed
@@ -117,7 +117,7 @@ def _by_elimination(
 
 @entry
 def _sum_hidden(model, unary, hidden, states, weights, out):
-    """Add to each row what independent hidden variables contribute beyond their value 0."""
+    """Add log(sum of weights / weight of value 0) of independent hidden variables to each row."""
     for row in range(len(states)):
         x = states[row]
         for k in range(len(hidden)):

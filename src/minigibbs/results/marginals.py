@@ -1,8 +1,8 @@
-"""Marginals, and how far to trust them: the one place where they are computed.
+"""Marginals, their errors and their convergence diagnostics.
 
-A run stores how often each value was seen, in rows, with what each row is to be divided by. A row
-is a chain, or on a GPU a group of chains. Summary, tables, files, report and progress bar all ask
-the class below.
+A run stores how often each value was visited, by row, with the divisors of each row. A row is a
+chain, or on a GPU a group of chains. Summary, tables, files, report and progress bar all use the
+class `Marginals`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from minigibbs.results.run import Run
 
 RHAT_LIMIT = 1.01  # Vehtari et al. 2021, doi:10.1214/20-BA1221
-LEVEL = 0.95  # of intervals, unless told otherwise
-LEAST_SWEEPS = 4  # of a chain, for R-hat
-WANTED_CHAINS = 4  # chains, of which each is to be worth 100 independent draws
-FALSE_ALARM = 0.01  # of a warning, for chains that are just long enough
-_EVEN = 0.5  # a chance that stops runs well before the verdict would warn of them
-_RATIO_FALSE_ALARM = 0.001  # the same, of chains that differ by more than their halves
-_MOST_TOLERATED = 0.2  # square of R-hat, less 1, of series of many chains
-_LEAST_RATIO = 4.0  # of variances, from which many chains disagree; it is 1 for chains that mix
+LEVEL = 0.95  # default coverage of intervals
+LEAST_SWEEPS = 4  # sweeps per chain required for R-hat
+WANTED_CHAINS = 4  # chains for which RHAT_LIMIT is meant, each worth 100 independent draws
+FALSE_ALARM = 0.01  # probability of a warning for chains that are just long enough
+_EVEN = 0.5  # for stopping: stricter than FALSE_ALARM, so that stopped runs rarely get warnings
+_RATIO_FALSE_ALARM = 0.001  # false-alarm rate of the comparison of chains with their halves
+_MOST_TOLERATED = 0.2  # limit of R-hat squared minus 1 for series of many chains
+_LEAST_RATIO = 4.0  # variance ratio from which many chains disagree; it is 1 for chains that mix
 _AT_ONCE = 1 << 22  # draws counted at a time
 
 
@@ -62,11 +62,11 @@ class Marginal(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """On what the rows disagree most."""
+    """Largest R-hat, and the number of variables with a large one."""
 
-    variable: int  # with the largest R-hat
-    rhat: float  # the largest over all values of all variables
-    apart: int  # how many variables have an R-hat above `RHAT_LIMIT`
+    variable: int  # variable with the largest R-hat
+    rhat: float  # largest over all values of all variables
+    apart: int  # number of variables with an R-hat above `RHAT_LIMIT`
 
 
 class Doubt(NamedTuple):
@@ -75,22 +75,22 @@ class Doubt(NamedTuple):
     variable: int
     rhat: float
     limit: float
-    variables: int  # how many variables exceed the limit
+    variables: int  # number of variables that exceed the limit
 
 
 class _Spread(NamedTuple):
-    """Variances of the indicator of each value."""
+    """Variances of the indicator of each value; all arrays are [value]."""
 
-    between: NDArray[np.float64]  # of the means of rows
-    within: NDArray[np.float64]  # of single draws, within parts of rows
-    parts: NDArray[np.float64]  # of the means of the parts of rows; of rows where none are split
-    inside: NDArray[np.float64] | None  # of the mean of half a row, from its two parts alone
+    between: NDArray[np.float64]  # variance of the means of rows
+    within: NDArray[np.float64]  # variance of single draws, within parts of rows
+    parts: NDArray[np.float64]  # of the means of parts of rows, or of rows that are not split
+    inside: NDArray[np.float64] | None  # of the mean of half a row, from its two parts; or None
 
 
 class Shares(ABC):
-    """Probabilities of every value of every variable, and what follows from them alone.
+    """Probabilities of every value of every variable, and statistics computed from them alone.
 
-    Flat arrays hold a stretch per variable, one place per value.
+    Flat arrays have one entry per value, ordered by variable.
     """
 
     sizes: NDArray[np.integer]  # [variable]
@@ -98,33 +98,34 @@ class Shares(ABC):
     @property
     @abstractmethod
     def pooled(self) -> NDArray[np.float64]:
-        """[value] the probabilities."""
+        """[value] probabilities."""
 
     @property
     @abstractmethod
     def standard_errors(self) -> NDArray[np.float64]:
-        """[value] their standard errors."""
+        """[value] standard errors of the probabilities."""
 
     @property
     @abstractmethod
     def degrees(self) -> float:
-        """The degrees of freedom of the standard errors; infinite where they are certain."""
+        """Degrees of freedom of the standard errors; infinite if these are exact."""
 
     @property
     @abstractmethod
     def rows(self) -> NDArray[np.float64]:
-        """[row, value] the probabilities by row."""
+        """[row, value] probabilities by row."""
 
     @property
     @abstractmethod
     def spread(self) -> NDArray[np.float64]:
-        """[variable] the largest difference between two rows' probabilities of a value."""
+        """[variable] largest difference between two rows' probabilities of a value."""
 
     def intervals(self, level: float = LEVEL) -> NDArray[np.float64]:
-        """[value, 2] intervals that cover the truth with probability `level`, where chains mix.
+        """Return [value, 2] intervals that cover the truth with probability `level` if chains mix.
 
-        With few rows the standard errors are themselves uncertain: Student's t with as many degrees
-        of freedom as there are rows, less 1. NaN for a single row.
+        With few rows the standard errors are themselves uncertain. The intervals therefore use
+        Student's t with one degree of freedom less than there are rows. They are NaN for a single
+        row.
         """
         check_level(level)
         share, width = 0.5 + level / 2, math.nan
@@ -136,19 +137,19 @@ class Shares(ABC):
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
-        """Where each variable's stretch begins."""
+        """[variable] index of its first value in flat arrays."""
         ends: NDArray[np.int64] = np.cumsum(self.sizes, dtype=np.int64)
         return ends - self.sizes
 
     @cached_property
     def entropy(self) -> NDArray[np.float64]:
-        """[variable] of the pooled marginals, in nats."""
+        """[variable] entropy of the pooled marginals, in nats."""
         terms = -self.pooled * np.log(np.where(self.pooled > 0, self.pooled, 1.0))
         return np.add.reduceat(terms, self.first)
 
     @cached_property
     def top(self) -> NDArray[np.float64]:
-        """[variable] the probability of its most probable value."""
+        """[variable] probability of its most probable value."""
         return np.maximum.reduceat(self.pooled, self.first)  # type: ignore[no-any-return]
 
     @cached_property
@@ -157,12 +158,12 @@ class Shares(ABC):
         return self.likeliest_in(self.pooled)
 
     def of_variable(self, variable: int) -> slice:
-        """A variable's stretch."""
+        """Return the slice of a variable's values in flat arrays."""
         begin = int(self.first[variable])
         return slice(begin, begin + int(self.sizes[variable]))
 
     def likeliest_in(self, flat: NDArray[np.float64]) -> NDArray[np.int64]:
-        """[variable] the value with the largest number, the first of equals."""
+        """Return [variable] the value with the largest entry of `flat`, the first one in a tie."""
         largest = np.repeat(np.maximum.reduceat(flat, self.first), self.sizes)
         places = np.flatnonzero(flat == largest)
         owners = np.searchsorted(self.first, places, side="right") - 1
@@ -172,7 +173,7 @@ class Shares(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Known(Shares):
-    """Probabilities as they are given: exact, or with standard errors."""
+    """Given probabilities: exact, or with standard errors."""
 
     given: NDArray[np.float64]  # [sum of sizes]
     errors: NDArray[np.float64]  # [sum of sizes]
@@ -181,51 +182,51 @@ class Known(Shares):
 
     @property
     def pooled(self) -> NDArray[np.float64]:
-        """[value] the probabilities."""
+        """[value] probabilities."""
         return self.given
 
     @property
     def standard_errors(self) -> NDArray[np.float64]:
-        """[value] their standard errors, 0 where they are exact."""
+        """[value] standard errors, 0 if exact."""
         return self.errors
 
     @property
     def degrees(self) -> float:
-        """As given."""
+        """Given degrees of freedom of the standard errors."""
         return self.freedom
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """One row."""
+        """[row, value] the probabilities as a single row."""
         return self.given[None]
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        """There is nothing to differ."""
+        """[variable] zeros, because there is only one row."""
         return np.zeros(len(self.sizes))
 
 
 @dataclass(frozen=True, eq=False)
 class Marginals(Shares):
-    """Visits to every value of every variable, and all that follows from them.
+    """Numbers of visits to every value of every variable, and statistics computed from them.
 
-    Flat arrays hold a stretch per variable, one place per value.
+    Flat arrays have one entry per value, ordered by variable.
     """
 
     counts: NDArray[np.int64]  # [row, sum of sizes]
-    visits: NDArray[np.int64]  # [row] what a row's counts are divided by
+    visits: NDArray[np.int64]  # [row] divisors of the counts
     sizes: NDArray[np.integer]  # [variable]
-    chains: float  # in a row
-    sweeps: float  # of each chain, on average; no more than were counted
-    fixed: NDArray[np.bool_]  # [variable] whether it has one value only, as by evidence
+    chains: float  # per row
+    sweeps: float  # per chain, on average; at most the number of sweeps counted
+    fixed: NDArray[np.bool_]  # [variable] whether it has only one possible value, as with evidence
     early_counts: NDArray[np.int64] | None = None  # [row, sum of sizes] of the first part of a row
     early_visits: NDArray[np.int64] | None = None  # [row] visits of that part
 
     @classmethod
     def of(cls, run: Run) -> Marginals:
-        """The marginals of a run, from every update or else from its draws.
+        """Return the marginals of a run, from every update or else from its draws.
 
-        Rows that recorded nothing are left away.
+        Rows without records are omitted.
         """
         early_counts, early_visits = run.early_counts, run.early_visits
         if run.counts is not None:
@@ -233,7 +234,7 @@ class Marginals(Shares):
         elif run.kept_draws is not None and len(run.drawn) == len(run.domains):
             draws = run.kept_draws
             counts, visits = count_draws(run, draws)
-            chains = 1.0  # of a row's chains one is drawn
+            chains = 1.0  # draws come from one chain per row
             if draws.shape[1] >= LEAST_SWEEPS:
                 half = draws[:, : draws.shape[1] // 2]
                 early_counts, early_visits = count_draws(run, half)
@@ -258,21 +259,21 @@ class Marginals(Shares):
 
     @cached_property
     def rows(self) -> NDArray[np.float64]:
-        """[row, value] the marginals of each row."""
+        """[row, value] marginals of each row."""
         shares: NDArray[np.float64] = self.counts / self.visits[:, None]
         return shares
 
     @cached_property
     def pooled(self) -> NDArray[np.float64]:
-        """[value] the marginals of all rows together."""
+        """[value] marginals of all rows together."""
         share: NDArray[np.float64] = self.counts.sum(axis=0) / int(self.visits.sum())
         return share
 
     @cached_property
     def _spread(self) -> _Spread:
-        """The variances of each value's indicator.
+        """Variances of each value's indicator.
 
-        Row by row, since there may be very many values (Welford's sums).
+        They are computed row by row, because there may be many values (Welford's algorithm).
         """
         rows, size = len(self.counts), self.counts.shape[1]
         means, parts, within = _Moments(size), _Moments(size), np.zeros(size)
@@ -294,17 +295,17 @@ class Marginals(Shares):
 
     @property
     def comparable(self) -> bool:
-        """Whether there are several rows, long enough to be compared."""
+        """Whether there are several rows that are long enough to be compared."""
         return len(self.counts) > 1 and self.sweeps >= LEAST_SWEEPS
 
     @cached_property
     def rhat(self) -> NDArray[np.float64]:
-        """[value] Split R-hat of the series that is 1 where the variable has the value, else 0.
+        """[value] split R-hat of the value's indicator.
 
-        The ranks of such a series are the series itself, so that this is the rank-normalized R-hat.
-        Counts of two parts of each row are enough to compute it. Means over a row of G chains vary
-        G times less than the chains do. NaN where nothing ever moved, infinite where every row is
-        stuck at a value of its own.
+        An indicator has two values, so its rank-normalized R-hat is the same. Counts of two parts
+        of each row suffice. Means over a row of G chains vary G times less than single chains.
+        R-hat is NaN if no row ever moved. It is infinite if every row is stuck and their values
+        differ.
         """
         spread = self._spread
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -312,7 +313,7 @@ class Marginals(Shares):
 
     @cached_property
     def worst(self) -> Worst | None:
-        """On what the rows disagree most; None where that tells nothing, as after few sweeps."""
+        """Largest R-hat; None if it is not informative, for example after few sweeps."""
         if not self.comparable:
             return None
         by_variable = np.fmax.reduceat(self.rhat, self.first)
@@ -324,16 +325,16 @@ class Marginals(Shares):
 
     @property
     def tolerated(self) -> float:
-        """The square of R-hat, less 1, of chains that are long enough."""
+        """Tolerated R-hat squared minus 1, that of chains that are just long enough."""
         return tolerated(len(self.counts) * self.chains)
 
     @cached_property
     def slow(self) -> Doubt | None:
-        """The value whose two halves of each chain differ most, where that is not chance.
+        """Value whose two halves of each chain differ most, if by more than chance explains.
 
-        It compares halves of the same chain and nothing else. So it does not depend on how the
-        chains differ, by which errors are estimated: runs that pass are not those whose errors look
-        small by chance.
+        Only halves of the same chain are compared. The result is therefore independent of
+        differences between chains, from which errors are estimated. Runs that pass are not selected
+        for errors that are small by chance.
         """
         spread = self._spread
         if not self.comparable or spread.inside is None:
@@ -345,10 +346,11 @@ class Marginals(Shares):
 
     @cached_property
     def apart(self) -> Doubt | None:
-        """The value on which chains differ most, if by more than their halves explain.
+        """Value on which chains differ most, if by more than their halves explain.
 
-        A ratio of variances: of the means of chains, and of the halves of each. Its denominator is
-        at least the median of all values, since that of a single value may be small by chance.
+        The test statistic is a ratio of variances: of the means of chains and of the halves of
+        each. Its denominator is at least the median over all values, because that of one value may
+        be small by chance.
         """
         spread, rows = self._spread, len(self.counts)
         if not self.comparable:
@@ -369,12 +371,12 @@ class Marginals(Shares):
 
     @cached_property
     def ess(self) -> float:
-        """The effective sample size of all values together; NaN where it cannot be told.
+        """Effective sample size of all values together; NaN if it is undefined.
 
-        It compares sums over values: of the variances of halves of chains, and of draws. So it is
-        small where all variables depend on one slow one, even if no single value stands out among
-        many. The sum scatters as much as a single value where all values depend on one, and less
-        otherwise.
+        It compares sums over values: of the variances of halves of chains, and of draws. It is
+        therefore small if all variables depend on one slow variable, even if no single value is
+        conspicuous among many. The sum varies as much as a single value if all values depend on
+        one, and less otherwise.
         """
         spread = self._spread
         inside, parts = float(spread.within.sum()), float(spread.parts.sum())
@@ -413,12 +415,12 @@ class Marginals(Shares):
 
     @property
     def _parts(self) -> int:
-        """How many parts of rows are compared: halves, or rows where none are split."""
+        """Number of compared parts of rows: halves, or whole rows if they are not split."""
         return len(self.counts) * (1 if self._spread.inside is None else 2)
 
     @property
     def compared(self) -> int:
-        """How many values can vary on their own: one less than there are, of each variable."""
+        """Number of values that can vary independently: the domain size minus 1, per variable."""
         return max(int((self.sizes - 1)[~self.fixed].sum()), 1)
 
     def _doubt(
@@ -432,12 +434,12 @@ class Marginals(Shares):
 
     @cached_property
     def standard_errors(self) -> NDArray[np.float64]:
-        """[value] the standard errors of the pooled marginals, from how the rows differ.
+        """[value] standard errors of the pooled marginals, from differences between rows.
 
-        NaN for a single row. Rows that all miss a value agree on it, and it is possible all the
-        same: added is the variance that Agresti and Coull (1998) give a value never seen. They
-        count two visits more, of as many independent draws as variables picked at random can give:
-        one in two sweeps of each chain. For a value that was seen often it is next to nothing.
+        They are NaN for a single row. Rows that never visited a possible value agree on it.
+        Therefore the variance of an unseen value by Agresti and Coull (1998) is added: two visits
+        more in four more draws. It assumes one independent draw per two sweeps of each chain, the
+        most that a random scan can give. It is negligible for values that were visited often.
         """
         rows = len(self.counts)
         if rows < 2:
@@ -447,26 +449,26 @@ class Marginals(Shares):
 
     @cached_property
     def unseen(self) -> NDArray[np.float64]:
-        """[value] the variance that is added for values that may never have been seen."""
+        """[value] variance that is added for values that may be unseen."""
         draws = len(self.counts) * self.chains * self.sweeps / 2 + 4
         unseen = 2 / draws * (1 - 2 / draws) / draws
         return np.where(np.repeat(~self.fixed, self.sizes), unseen, 0.0)
 
     @property
     def degrees(self) -> float:
-        """One less than there are rows."""
+        """Degrees of freedom: the number of rows minus 1."""
         return len(self.counts) - 1.0
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
-        """[variable] the largest difference between two rows' probabilities of a value."""
+        """[variable] largest difference between two rows' probabilities of a value."""
         if len(self.counts) < 2:
             return np.zeros(len(self.sizes))
         return np.maximum.reduceat(np.ptp(self.rows, axis=0), self.first)  # type: ignore[no-any-return]
 
 
 class _Moments:
-    """The running variance of arrays."""
+    """Running mean and variance of arrays (Welford's algorithm)."""
 
     def __init__(self, size: int) -> None:
         self.count, self.mean, self.squares = 0, np.zeros(size), np.zeros(size)
@@ -480,30 +482,31 @@ class _Moments:
 
     @property
     def variance(self) -> NDArray[np.float64]:
-        """Of all arrays so far."""
+        """Variance of all arrays so far."""
         return self.squares / max(self.count - 1, 1)
 
 
 def tolerated(chains: float) -> float:
-    """Return the square of R-hat, less 1, that this number of chains may have.
+    """Return the R-hat squared minus 1 that this number of chains may have.
 
-    It is that of 1.01 for four chains. An effective sample size of 400 in all gives it. More chains
-    than four may each be shorter: R-hat is nested, that of four groups of chains
+    For four chains it is that of R-hat 1.01, which a total effective sample size of 400 gives. With
+    more than four chains, each may be shorter: R-hat is nested, that of four groups of chains
     (Margossian et al. 2024, doi:10.1214/24-BA1453).
     """
     return (RHAT_LIMIT**2 - 1) * max(1.0, chains / WANTED_CHAINS)
 
 
 def chance_factor(degrees: float, values: int, alarm: float = FALSE_ALARM) -> float:
-    """Return how far a variance exceeds its mean by chance, the largest of `values`.
+    """Return the factor by which the largest of `values` variances exceeds its mean by chance.
 
-    With probability `alarm`, of Gaussian means with these degrees of freedom, by Bonferroni.
+    The probability of a larger one is at most `alarm` (Bonferroni), for Gaussian means with these
+    degrees of freedom.
     """
     return chi_square(degrees, alarm / max(values, 1)) / degrees
 
 
 def rhat_limit(chains: int, values: int) -> float:
-    """Return the R-hat of chains, split in half, from which they disagree on one of `values`."""
+    """Return the split R-hat from which chains disagree on one of `values` values."""
     wanted = min(tolerated(chains), _MOST_TOLERATED)
     return math.sqrt(1 + wanted * chance_factor(max(2 * chains - 1, 1), values))
 
@@ -518,7 +521,7 @@ def ratio_limit(rows: int, values: int) -> float:
 def count_draws(
     run: Run, draws: NDArray[np.unsignedinteger]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How often each value was drawn, [row, sum of sizes], and how many draws there are."""
+    """Return the counts of each value, [row, sum of sizes], and the number of draws by row."""
     sizes = run.domains.sizes
     ends = np.cumsum(sizes, dtype=np.int64)
     starts = (ends - sizes)[run.drawn]
@@ -539,20 +542,20 @@ def mean_distance(
     reference: NDArray[np.float64],
     first: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """How far marginals are off: the mean l2 distance to the reference over the variables.
+    """Return the mean l2 distance of marginals to the reference, averaged over the variables.
 
-    This is the error that the paper plots. `counts` [row, sum of sizes] are divided by `visits`
-    [row]; a variable's values begin at `first`.
+    The paper plots this error. `counts` [row, sum of sizes] are divided by `visits` [row]; `first`
+    has the index of each variable's first value.
     """
     off = counts * (1.0 / np.maximum(visits, 1))[:, None]
-    off -= reference  # in place from here on: this may run at every sweep
+    off -= reference  # in place from here on, because this may run at every sweep
     off *= off
     means: NDArray[np.float64] = np.sqrt(np.add.reduceat(off, first, axis=1)).mean(axis=1)
     return means
 
 
 class Within(NamedTuple):
-    """What parts of the same chain tell about marginals."""
+    """Convergence of marginals, from parts of the same chain."""
 
     rhat: float  # the largest, minus the expected effect of comparing many
     error: float  # the largest standard error of a pooled marginal
@@ -561,12 +564,12 @@ class Within(NamedTuple):
 def within_rows(
     marginals: Marginals, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
 ) -> Within:
-    """Return R-hat and the error by how parts of the same row differ, and nothing else.
+    """Return R-hat and the error from differences between parts of the same row only.
 
     Parameters
     ----------
     marginals : Marginals
-        Those of all parts together.
+        Marginals of all parts together.
     edges : sequence of pairs
         Counts and visits at the beginning, at the ends of inner parts, and at the end.
     """

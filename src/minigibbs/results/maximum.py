@@ -1,4 +1,4 @@
-"""What `mg.maximize` gives: the best state that was found."""
+"""Result of `mg.maximize`: the best state found."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Maximum:
     chains : int
         Number of independent searches.
     reached : int
-        Number of searches that found this energy. One of many is little evidence.
+        Number of searches that found this energy. A single one of many is little evidence.
     ended : str
-        Why the search ended: "rounds", "time", "interrupted", "terminated", or "proven" with
+        Reason for the end: "rounds", "time", "interrupted", "terminated", or "proven" with
         `prove=True`.
     local_maximum : bool
         Whether no change of one variable improves the state.
     method : str
         "tempering" or "annealing".
     reason : str
-        Why this method was chosen.
+        Reason for the choice of the method.
     bound : float or None
         Proven lower bound on the energy of all states; None without a proof.
 
@@ -78,7 +78,7 @@ class Maximum:
 
     @property
     def log_potential(self) -> float:
-        """The log-potential of the state, as `graph.log_potential` gives it: minus the energy."""
+        """The log-potential of the state, as in `graph.log_potential`: minus the energy."""
         return 0.0 - self.energy
 
     def value(self, variable: int | str) -> Any:
@@ -131,7 +131,7 @@ class Maximum:
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows of the table that is shown.
+        """Return the rows of the displayed table.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class Maximum:
         ]
 
     def _repr_html_(self) -> str:
-        """The result as tables, for notebooks."""
+        """Return the result as HTML tables, for notebooks."""
         from minigibbs.results.notebook import maximum_html
 
         return maximum_html(self)

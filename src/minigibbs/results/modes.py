@@ -1,10 +1,10 @@
-"""Clusters of variables that every chain left in one mode although another is as probable.
+"""Search for probable modes that no chain visited.
 
-Chains that all begin in the same mode agree, and R-hat finds nothing. The model itself knows
-better: this module takes variables that hardly moved in any chain, changes one of them, lets the
-strongly coupled ones follow, and compares log-potentials. A mode that is probable, that no chain
-visited, and that no update of a single variable leads to is reported. So is a variable whose own
-conditional distribution gives another value a share that no chain shows: its moves are rejected.
+Chains that all start in the same mode agree, so R-hat detects nothing. This module uses the model:
+it changes a variable that rarely moved in any chain, updates the strongly coupled ones, and
+compares log-potentials. It reports a mode that is probable, that no chain visited, and that no
+update of a single variable reaches. It also reports a variable whose conditional distribution
+gives another value a probability that no chain shows, because the moves are rejected.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from minigibbs.results.marginals import LEAST_SWEEPS, Marginals
 from minigibbs.results.run import Run
 from minigibbs.system.quantiles import student
 
-_POLARIZED = 0.6  # least share of one value, in every row, of a variable that hardly moved
-_BARRIER = 3.0  # of log-potential: how much less probable the way to the other mode is
-_INFLUENCE = 1.0  # of the variable where a search begins: below it, it does not hold others
-_SHARE = 0.1  # of the other mode, from which its absence is reported
-_UNSEEN = 0.25  # of that share: chains that visited the mode more often have seen it
-_LIKELY = 1.5  # of that share: single values that are seen more often may come from visits
-_EVALUATIONS = 10_000  # factors and conditional distributions that are computed, about 20 us each
+_POLARIZED = 0.6  # least share of one value, in every row, of a variable that rarely moved
+_BARRIER = 3.0  # least log-potential of the other mode above the lowest on the path to it
+_INFLUENCE = 1.0  # least influence of a variable at which a search starts; others move alone
+_SHARE = 0.1  # least share of the other mode whose absence is reported
+_UNSEEN = 0.25  # fraction of that share: chains that spent more time in the mode have visited it
+_LIKELY = 1.5  # multiple of that share: single values with larger marginals may come from visits
+_EVALUATIONS = 10_000  # budget of computed factors and conditional distributions, about 20 us each
 _STUCK = 0.99  # least share of one value, in every row, of a variable whose moves are all rejected
 _STATES = 4  # last states of chains at which variables are compared with their conditionals
 _STUCK_EVALUATIONS = 2_000
@@ -54,9 +54,9 @@ _MOST_VALUES = 4_000_000  # of all variables together, beyond which nothing is s
 class Mode(NamedTuple):
     """A probable mode that no chain visited."""
 
-    variable: int  # one of the cluster
-    size: int  # of the cluster
-    share: float  # of the mode, against the one that the chains are in
+    variable: int  # a variable of the cluster
+    size: int  # number of variables in the cluster
+    share: float  # probability of the mode, relative to both modes together
 
 
 class _Probe(NamedTuple):
@@ -80,14 +80,14 @@ class _SpentError(Exception):
 
 
 def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
-    """The first probable mode that is found and that no chain visited, or None.
+    """Return the first probable mode found that no chain visited, or None.
 
     Parameters
     ----------
     graph : FactorGraph
         The model. Graphs with implicit factors, and very large ones, are not searched.
     run : Run
-        What the chains recorded, and where they are.
+        Recorded marginals and last states of the chains.
 
     Returns
     -------
@@ -161,10 +161,10 @@ def _unvisited(
 def _stuck(
     graph: FactorGraph, run: Run, marginals: Marginals, candidates: NDArray[np.bool_]
 ) -> Mode | None:
-    """A variable that no chain moved although its conditional distribution says it should.
+    """Return a variable that no chain moved although its conditional distribution says it should.
 
-    The shares must differ at the last state of every chain that is looked at: a chain of exact
-    updates is then accused once in 10,000 runs at most. One chain is too few to tell, unless
+    The shares must differ at the last state of every chain that is checked. The false-alarm rate
+    for chains of exact updates is then at most 1 in 10,000 runs. One chain is not enough, unless
     its sampler rejects moves.
     """
     states = _some_states(run)
@@ -192,16 +192,16 @@ def _stuck(
 
 
 def _some_states(run: Run) -> NDArray[np.int64]:
-    """The last states of a few chains."""
+    """Return the last states of a few chains."""
     assert run.state is not None
     return run.state[:: max(1, len(run.state) // _STATES)][:_STATES].astype(np.int64)
 
 
 def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
-    """A mode that must be there, since a permutation of all values changes nothing.
+    """Return a mode that is implied by the symmetry of the model, and that the chains do not show.
 
-    That holds where all variables have the same values and every factor says whether two agree.
-    All marginals are then uniform. Chains that are all in one mode agree on other ones.
+    If all variables have the same values and factors depend only on which variables agree, all
+    marginals are uniform. Chains that are all in one mode agree on other marginals.
     """
     marginals, size = run.known_marginals, int(graph.sizes[0])
     if marginals is None or not marginals.comparable or not has_uniform_marginals(graph):
@@ -240,18 +240,18 @@ def has_uniform_marginals(graph: FactorGraph) -> bool:
 
 @dataclass
 class _Search:
-    """Modes near a state."""
+    """Search for modes near a state."""
 
     model: Model
-    candidates: NDArray[np.bool_]  # the variables that hardly moved
-    state: NDArray[np.int64]  # the mode that the chains are in
+    candidates: NDArray[np.bool_]  # the variables that rarely moved
+    state: NDArray[np.int64]  # the mode of the chains
     evaluations: int = field(default=0)
     probes: int = field(default=0)
 
     def around(
         self, seed: int, seen: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], float]]:
-        """Probable modes in which `seed` has another value: clusters, their values, and shares.
+        """Yield probable modes in which `seed` has another value: cluster, values and share.
 
         `seen` marks the clusters that were tried.
         """
@@ -292,7 +292,7 @@ class _Search:
         least : float
             The same in the chain where it is smallest.
         state : ndarray
-            A state in the mode that the chains are in.
+            A state in the mode of the chains.
         rng : Generator
             Random numbers.
 
@@ -338,7 +338,7 @@ class _Search:
         self.probes += sweeps * (len(members) + len(cluster))
         for sweep in range(sweeps):
             for variable in rng.permutation(members).tolist():
-                self.evaluations = spent  # these have a limit of their own
+                self.evaluations = spent  # probes have their own budget
                 logs = self._logs(state, variable)
                 if logs.max() == -np.inf:  # forbidden by neighbors that have not changed yet
                     continue
@@ -367,10 +367,10 @@ class _Search:
         return gain
 
     def _changed(self, seed: int, value: int) -> tuple[list[int], NDArray[np.int64], float, float]:
-        """Change a variable and let others follow.
+        """Change a variable and let coupled variables follow.
 
-        Returns the cluster, its values, what its change gains, and the least that a part of the
-        change gains: the way to the new mode, one variable after the other.
+        Returns the cluster, its values, the gain of the log-potential, and the lowest gain on the
+        path to the new mode, which changes one variable at a time.
         """
         state, cluster = self.state.copy(), [seed]
         gain = lowest = self._set(state, seed, value)
@@ -400,7 +400,7 @@ class _Search:
         return cluster, values, gain, lowest
 
     def _relax(self, state: NDArray[np.int64], variables: list[int]) -> float:
-        """Give each variable its most probable value in turn; returns what that gains."""
+        """Set each variable to its most probable value in turn; return the gain."""
         gain = 0.0
         for _ in range(_PASSES):
             for variable in variables:
@@ -410,13 +410,13 @@ class _Search:
         return gain
 
     def _set(self, state: NDArray[np.int64], variable: int, value: int) -> float:
-        """Change a variable; returns the difference of the log-potential."""
+        """Change a variable; return the difference of the log-potential."""
         gain = _difference(self._logs(state, variable), int(state[variable]), value)
         state[variable] = value
         return gain
 
     def _neighbors(self, variable: int) -> list[int]:
-        """The free variables that share a factor with this one."""
+        """Return the free variables that share a factor with this one."""
         row, model = self.model.rows[variable], self.model
         found = model.target[row["start"] : row["pair_end"]].tolist()
         for number in model.target[row["pair_end"] : row["unary_begin"]]:
@@ -431,7 +431,7 @@ class _Search:
         variable: int,
         undecided: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
-        """Log-potentials of a variable's values, where undecided variables agree to any of them."""
+        """Return the log-potentials of a variable's values, maximized over undecided variables."""
         model, row = self.model, self.model.rows[variable]
         self.evaluations += 1 + int(row["end"] - row["pair_end"])
         if self.evaluations > _EVALUATIONS:
@@ -455,7 +455,7 @@ class _Search:
         size: int,
         unsettled: NDArray[np.bool_] | None,
     ) -> NDArray[np.float64]:
-        """The same of one factor that is no pair, at the best values of undecided variables."""
+        """Return the part of `_logs` from one factor that is not a pair."""
         slots = self.model.slots[factor["scope_start"] : factor["scope_end"]]
         own, variables = slots["variable"] == variable, slots["variable"]
         undecided = ~own & (False if unsettled is None else unsettled[variables])
@@ -477,13 +477,13 @@ class _Search:
         holds = held == np.count_nonzero(~undecided)
         if factor["form"] == EQUAL:
             holds |= held == 0
-        if undecided.any() and factor["weight"] < 0.0:  # one of them can break it
+        if undecided.any() and factor["weight"] < 0.0:  # an undecided variable can violate it
             holds[:] = False
         return factor["weight"] * holds.astype(np.float64)  # type: ignore[no-any-return]
 
 
 def _difference(logs: NDArray[np.float64], old: int, new: int) -> float:
-    """How much the log-potential grows; -inf into a forbidden value, or out of one."""
+    """Return the increase of the log-potential; -inf if either value is forbidden."""
     if not math.isfinite(logs[new]) or not math.isfinite(logs[old]):
         return -math.inf
     return float(logs[new] - logs[old])

@@ -1,4 +1,4 @@
-"""Results as notebooks show them: small tables, and warnings in words."""
+"""HTML displays of results in notebooks: small tables and warnings."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from minigibbs.results.run import Run
     from minigibbs.results.summary import Summary
 
-_SHOWN = 10  # variables, models
+_SHOWN = 10  # largest number of variables or models
 
 
 def run_html(run: Run) -> str:
-    """The summary of a run."""
+    """Return the summary of a run."""
     return _page(repr(run), run.summary().rows(), run.summary().warnings)
 
 
 def summary_html(summary: Summary) -> str:
-    """The rows of a summary and its warnings."""
+    """Return the rows of a summary and its warnings."""
     return _page("", summary.rows(), summary.warnings)
 
 
 def answer_html(answer: Answer) -> str:
-    """How an answer was computed, and its most uncertain marginals."""
+    """Return the method of an answer and its most uncertain marginals."""
     sizes = answer.domains.sizes
     lines = [
         (answer.domains.name(variable), shown(marginal, int(sizes[variable])))
@@ -44,7 +44,7 @@ def answer_html(answer: Answer) -> str:
 
 
 def answers_html(answers: Answers) -> str:
-    """How many rows were answered, and the marginals of the first rows."""
+    """Return the number of rows and the marginals of the first rows."""
     head = [f"{variable} = {value}" for variable, value in islice(answers.columns(), _SHOWN)]
     lines = [
         (str(row), *(f"{share:.3f}" for share in shares))
@@ -54,7 +54,7 @@ def answers_html(answers: Answers) -> str:
 
 
 def maximum_html(best: Maximum) -> str:
-    """How good the best state is, and the values of its first variables."""
+    """Return the quality of the best state and the values of its first variables."""
     first = range(min(len(best.domains), _SHOWN))
     lines = [(best.domains.name(number), str(best.value(number))) for number in first]
     if len(best.domains) > _SHOWN:
@@ -63,13 +63,13 @@ def maximum_html(best: Maximum) -> str:
 
 
 def fit_html(fit: Fit) -> str:
-    """How learning went, and the first entries of each parameter."""
+    """Return the course of learning and the first entries of each parameter."""
     lines = fit.parameter_rows()
     return _page("", fit.summary_rows(), fit.warnings, ["parameter", "value"], lines)
 
 
 def runs_html(title: str, labels: Sequence[object], runs: Sequence[Run]) -> str:
-    """One row per model with its scalar observables and its largest R-hat."""
+    """Return one row per model with its scalar observables and its R-hat of the energy."""
     names = [one for one, found in runs[0].observables.items() if found.scalar] if runs else []
     head = ["model", *names, "R-hat of the energy"]
     lines: list[list[object]] = []

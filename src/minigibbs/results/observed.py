@@ -1,9 +1,10 @@
-"""What a run has observed, and how far to trust it: the one place where that is computed.
+"""Observables of a run and their errors.
 
-A run keeps the whole series of its observables, or, where that would be long, running moments and
-sums of batches. Either is cut into blocks of consecutive records, so long that they hardly depend
-on each other; errors come from how blocks differ, by the jackknife. Where chains are too short for
-such blocks, or differ by more than their blocks do, errors come from how chains differ.
+A run stores the whole series of its observables or, if that would be long, running moments and sums
+of batches. Both are divided into blocks of consecutive records, long enough to be nearly
+independent. Errors come from the differences between blocks, by the jackknife. If chains are too
+short for such blocks, or differ by more than their blocks do, errors come from the differences
+between chains.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from minigibbs.results.marginals import LEVEL
 from minigibbs.system.boundary import check_level, checked
 from minigibbs.system.quantiles import fisher, student
 
-BLOCK_TIMES = 10.0  # autocorrelation times in a block, at least
-_MOST_BLOCKS = 32  # of a row
-_LEAST_BLOCKS = 4  # of all rows together, however slow they are
-_LEAST_BATCHES = 32  # of all rows together, to tell an autocorrelation time from
-_RESAMPLED = 1000  # times, by the bootstrap
-_ENOUGH = 8  # blocks of 10 autocorrelation times in a row, so that blocks are trusted
-_MANY_ROWS = 16  # rows whose differences alone tell the error well
-_FALSE_ALARM = 0.001  # of rows that seem to differ by more than their blocks do
+BLOCK_TIMES = 10.0  # least length of a block in autocorrelation times
+_MOST_BLOCKS = 32  # blocks per row
+_LEAST_BLOCKS = 4  # blocks in all rows together, even of slow chains
+_LEAST_BATCHES = 32  # batches in all rows together, to estimate an autocorrelation time
+_RESAMPLED = 1000  # samples of the bootstrap
+_ENOUGH = 8  # blocks of 10 autocorrelation times per row that make blocks reliable
+_MANY_ROWS = 16  # rows whose differences alone determine the error well
+_FALSE_ALARM = 0.001  # false-alarm rate of the test for rows that differ by more than their blocks
 
 COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelation_time")
 Number = Any  # a float, or an array of them
@@ -89,15 +90,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sums over blocks of consecutive records, of all rows."""
+    """Sums over blocks of consecutive records of all rows."""
 
     sums: NDArray[np.float64]  # [block, number]
     sizes: NDArray[np.int64]  # [block] records
-    row: NDArray[np.int64] | None = None  # [block] the row that a block belongs to; None: one row
-    enough: bool = True  # whether blocks are long enough, and enough, to be independent
+    row: NDArray[np.int64] | None = None  # [block] row of each block; None: a single row
+    enough: bool = True  # whether blocks are long and numerous enough to be treated as independent
 
     def jackknife(self, function: Callable[[NDArray[np.float64]], ArrayLike]) -> Estimate:
-        """A function of the means, with the error from leaving out one block after the other."""
+        """Estimate a function of the means, with the error from leaving out one block at a time."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
         value = _applied(function, _divided(total, count))
@@ -113,7 +114,7 @@ class Blocks:
     def bootstrap(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], seed: int = 0
     ) -> Estimate:
-        """The same, with the error from blocks drawn with replacement, 1,000 times."""
+        """Estimate a function of the means, with the error from 1,000 samples of the blocks."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
         value = _applied(function, _divided(total, count))
@@ -127,7 +128,7 @@ class Blocks:
 
     @property
     def by_row(self) -> Blocks | None:
-        """One block for each row; None for a single row."""
+        """One block per row; None for a single row."""
         if self.row is None or len(np.unique(self.row)) < 2:
             return None
         edges = np.flatnonzero(np.diff(self.row, prepend=-1))
@@ -136,10 +137,10 @@ class Blocks:
     def trusted(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
     ) -> Estimate:
-        """A function of the means, with an error by blocks, or by rows where blocks say too little.
+        """Estimate a function of the means, with an error from blocks or from rows.
 
-        Blocks are trusted where each row has several that are long, unless rows differ by more than
-        blocks explain. Rows are independent however slow the chains are.
+        Blocks are used if rows are few, each has enough long blocks, and rows do not differ by more
+        than their blocks explain. Rows are independent even if chains mix slowly.
         """
 
         def estimated(blocks: Blocks) -> Estimate:
@@ -163,7 +164,7 @@ class Blocks:
     def estimate(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
     ) -> Estimate:
-        """The same; warns where the value or its error is NaN."""
+        """Estimate a function of the means as `trusted` does; warn if the result has NaN."""
         if method not in ("jackknife", "bootstrap"):
             raise SampleError(f"method must be jackknife or bootstrap, got {method!r}")
         found = self.trusted(function, method)
@@ -180,7 +181,7 @@ class Blocks:
 def _applied(
     function: Callable[[NDArray[np.float64]], ArrayLike], means: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """A user's function of the means, as an array."""
+    """Return a user's function of the means as an array."""
     try:
         return np.asarray(function(means), dtype=np.float64)
     except Exception as error:
@@ -192,30 +193,30 @@ def _applied(
 
 
 def _number(value: Any) -> Number:
-    """A float, or an array of them."""
+    """Return a scalar as a float; return other arrays unchanged."""
     return float(value) if np.ndim(value) == 0 else value
 
 
 def _divided(total: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """A mean; NaN of nothing."""
+    """Return the mean; NaN without records."""
     return total / count if count else np.full(total.shape, np.nan)
 
 
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """The observables of a run: every record, or running moments and sums of batches.
+    """Observables of a run: every record, or running moments and sums of batches.
 
-    A row is a chain, or on a GPU the mean over `chains` chains or about.
+    A row is a chain, or on a GPU the mean over about `chains` chains.
     """
 
     names: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...]  # of each observable's numbers; one empty one for a number
+    labels: tuple[tuple[str, ...], ...]  # labels of each observable's numbers; ("",) for a scalar
     series: NDArray[np.float64] | None  # [row, record, number]
     count: NDArray[np.int64]  # [row] records
     moments: NDArray[np.float64] | None = None  # [row, 2, number] means and squared deviations
     sums: NDArray[np.float64] | None = None  # [row, batch, number]
-    chains: int = 1  # that a row is the mean of, the most
+    chains: int = 1  # largest number of chains whose mean is a row
     by_rows: bool = False  # whether errors come from rows alone: parts of rows stopped the run
 
     def columns(self, name: str) -> slice:
@@ -228,7 +229,7 @@ class Observed:
         return slice(first, first + len(self.labels[at]))
 
     def part(self, columns: slice) -> Observed:
-        """Some of the numbers alone, under no name."""
+        """Return some of the numbers as an observable without a name."""
 
         def some(array: NDArray[Any] | None) -> NDArray[Any] | None:
             return None if array is None else array[..., columns]
@@ -247,19 +248,19 @@ class Observed:
 
     @property
     def records(self) -> int:
-        """Of all rows together."""
+        """Number of records of all rows together."""
         return int(self.count.sum())
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
-        """[number] over all rows."""
+        """[number] means over all rows."""
         if not self.records:
             return np.full(sum(map(len, self.labels)), np.nan)
         return self._weighted(self.row_means)
 
     @cached_property
     def row_means(self) -> NDArray[np.float64]:
-        """[row, number]."""
+        """[row, number] means of each row."""
         if self.series is not None:
             whole = self.series.sum(axis=1)
             return np.asarray(whole / max(self.series.shape[1], 1))
@@ -268,7 +269,7 @@ class Observed:
 
     @cached_property
     def variances(self) -> NDArray[np.float64]:
-        """[number] of single records about the mean of all, over all rows."""
+        """[number] variances of single records about the mean of all rows."""
         if self.records < 2:
             return np.full(len(self.means), np.nan)
         if self.series is not None:
@@ -282,26 +283,26 @@ class Observed:
 
     def _weighted(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         shares = self.count / self.count.sum()
-        # Rows without records hold NaN or 0, and count for nothing.
+        # Rows without records contain NaN or 0, and have weight 0.
         return np.asarray(np.where(shares[:, None] > 0, rows * shares[:, None], 0.0).sum(axis=0))
 
     @cached_property
     def ess(self) -> NDArray[np.float64]:
-        """[number] effective sample sizes, bulk; from batches alone, of the mean."""
+        """[number] bulk effective sample sizes; those of the mean if only batches are stored."""
         if self.series is not None:
             return np.atleast_1d(diagnostics.ess(self.series))
         return self._records_over_times()
 
     @cached_property
     def rhat(self) -> NDArray[np.float64]:
-        """[number] split R-hat, rank-normalized where there is a series."""
+        """[number] split R-hat, rank-normalized if there is a series."""
         if self.series is not None:
             return np.atleast_1d(diagnostics.rhat(self.series))
         return self._split_rhat()
 
     @cached_property
     def times(self) -> NDArray[np.float64]:
-        """[number] autocorrelation times in records; NaN for what never varies."""
+        """[number] autocorrelation times in records; NaN for constant observables."""
         if self.series is not None:
             with np.errstate(invalid="ignore", divide="ignore"):
                 return self.records / np.atleast_1d(diagnostics.ess_of_mean(self.series))
@@ -312,10 +313,10 @@ class Observed:
             return self.records / self.times
 
     def _batch_times(self) -> NDArray[np.float64]:
-        """From how the means of batches differ, against how single records do.
+        """Return autocorrelation times from the variances of batch means and of single records.
 
-        Batches shorter than the memory of a chain tell too short a time, so that neighbors are
-        joined as long as there are enough of them, and the longest time counts.
+        Batches shorter than the autocorrelation time underestimate it. Therefore neighboring
+        batches are joined while enough of them remain, and the longest time is returned.
         """
         if not self.records:
             return np.full(len(self.means), np.nan)
@@ -350,7 +351,7 @@ class Observed:
         return np.where(within > 0, rhat, np.where(between > 0, np.inf, np.nan))
 
     def _pieces(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
-        """The finest sums of consecutive records there are, and their sizes, by row."""
+        """Return the finest available sums of consecutive records, and their sizes, by row."""
         if self.series is not None:
             ones = np.ones(self.series.shape[1], np.int64)
             return list(self.series), [ones] * len(self.series)
@@ -392,9 +393,9 @@ class Observed:
 
     @property
     def _slowest(self) -> float:
-        """The longest autocorrelation time in records, of all rows together or of each alone.
+        """Longest autocorrelation time in records: of all rows together, or the mean over rows.
 
-        Rows that agree by chance make the first one too short.
+        The time of all rows together is too short if rows agree by chance.
         """
         times = self.times
         if self.series is not None and len(self.series) > 1:
@@ -410,7 +411,7 @@ class Observed:
 class Observation:
     """One observable of a run: `run.observables["m"]`.
 
-    Properties are floats if the observable is a number, and arrays with one axis if it is several.
+    Properties are floats if the observable is one number, else arrays with one axis.
 
     Attributes
     ----------
@@ -473,12 +474,12 @@ class Observation:
 
     @property
     def autocorrelation_time(self) -> Number:
-        """The number of records that are worth one independent draw."""
+        """The number of records equivalent to one independent draw."""
         return self._shaped(self.data.times)
 
     @property
     def series(self) -> NDArray[np.float64] | None:
-        """[row, record] or [row, record, number] the values; None if only moments were kept."""
+        """[row, record] or [row, record, number] values; None if only moments were stored."""
         series = self.data.series
         return series[:, :, 0] if series is not None and self.scalar else series
 
@@ -529,7 +530,7 @@ class Observation:
 
 
 class ExactObservation(Observation):
-    """An observable whose mean is known exactly; there are no records of it."""
+    """An observable whose mean is known exactly, without records."""
 
     def __init__(self, name: str, value: float) -> None:
         moments = np.array([[[value], [np.nan]]])
@@ -543,7 +544,7 @@ class ExactObservation(Observation):
 
     @property
     def ess(self) -> Number:
-        """NaN: nothing was sampled."""
+        """NaN, because nothing was sampled."""
         return np.nan
 
     rhat = autocorrelation_time = variance = ess
@@ -609,7 +610,7 @@ class Observations(Mapping[str, Observation]):
 
 
 def rows(observations: Mapping[str, Observation]) -> list[dict[str, Any]]:
-    """A row for each number of each observable, for tables and frames."""
+    """Return one row per number of each observable, for tables and frames."""
     return [
         {
             "observable": one.name,
@@ -634,14 +635,14 @@ def rows(observations: Mapping[str, Observation]) -> list[dict[str, Any]]:
 
 
 def of_series(name: str, series: NDArray[np.float64], labels: Sequence[str] = ("",)) -> Observation:
-    """An observation from a series [row, record] or [row, record, number]."""
+    """Create an observation from a series [row, record] or [row, record, number]."""
     whole = series[:, :, None] if series.ndim == 2 else series
     count = np.full(len(whole), whole.shape[1])
     return Observation(name, tuple(labels), Observed((name,), (tuple(labels),), whole, count))
 
 
 def check_observed(data: Observed, rows_: int) -> None:
-    """Raise `ValueError` if its parts do not fit each other."""
+    """Raise `ValueError` if the parts are inconsistent."""
     width = sum(map(len, data.labels))
     if len(data.names) != len(data.labels) or len(set(data.names)) != len(data.names):
         raise ValueError("observables: names and labels do not fit")
@@ -662,7 +663,7 @@ def check_observed(data: Observed, rows_: int) -> None:
 
 
 def encode_observed(data: Observed) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """For files: a header, and arrays."""
+    """Return a header and arrays for a file."""
     parts = {"series": data.series, "count": data.count, "moments": data.moments, "sums": data.sums}
     header = {"names": data.names, "labels": data.labels, "chains": data.chains}
     header["by_rows"] = data.by_rows
@@ -670,7 +671,7 @@ def encode_observed(data: Observed) -> tuple[dict[str, Any], dict[str, NDArray[A
 
 
 def decode_observed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Observed:
-    """What `encode_observed` encoded; raises `ValueError` or `KeyError` for what cannot be it."""
+    """Decode the output of `encode_observed`; invalid data raise `ValueError` or `KeyError`."""
     if type(header["chains"]) is not int or header["chains"] < 1:
         raise ValueError(f"observed: expected a number of chains, got {header['chains']!r}")
     return Observed(
@@ -681,5 +682,5 @@ def decode_observed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]
         arrays.get("observed.moments"),
         arrays.get("observed.sums"),
         header["chains"],
-        bool(header.get("by_rows", False)),  # which files before 0.3 lack
+        bool(header.get("by_rows", False)),  # missing in files before 0.3
     )

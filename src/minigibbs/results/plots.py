@@ -1,4 +1,4 @@
-"""Pictures of runs."""
+"""Plots of runs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def figure(columns: int, width: float = 11.0, height: float = 4.2) -> Any:
 
 
 def check_axes(axes: Any, error: type[MinigibbsError]) -> None:
-    """Raise `error` if what was given to draw on are not axes of Matplotlib, nor None."""
+    """Raise `error` unless `axes` are Matplotlib axes or None."""
     if axes is not None and not (hasattr(axes, "errorbar") and hasattr(axes, "figure")):
         raise error(f"axes must be those of Matplotlib, got {shown(axes)}")
 
 
 def grid(rows: int, columns: int, width: float, height: float) -> Any:
-    """The same with `rows` rows of axes."""
+    """Create a figure like `figure`, with `rows` rows of axes."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -44,14 +44,14 @@ def grid(rows: int, columns: int, width: float, height: float) -> Any:
 
 
 def save(whole: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure to a file, whole or not at all; the name's ending gives the format."""
+    """Write a figure to a file atomically; the ending of its name determines the format."""
     buffer = io.BytesIO()
     whole.savefig(buffer, format=picture_format(path), dpi=150)
     files.write_whole(path, lambda stream: stream.write(buffer.getvalue()))
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
-    """The format that a file name's ending asks for; PNG without one."""
+    """Return the format given by the ending of a file name; PNG without an ending."""
     ending = os.path.splitext(path)[1].lstrip(".").lower() or "png"
     known = figure(1)[0].canvas.get_supported_filetypes()
     if ending not in known:
@@ -63,7 +63,7 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 
 def plot_error(run: Run, axes: Any) -> None:
-    """The marginals' error against updates: a thin line per chain, a thick one for their mean."""
+    """Plot the marginals' error against updates: one line per chain, a thick line for the mean."""
     if run.error is None:
         raise SampleError("this run kept no error; sample with reference=...")
     updates = run.record_updates
@@ -89,9 +89,9 @@ def plot_error(run: Run, axes: Any) -> None:
 
 
 def plot_marginals(run: Run, axes: Any, expected: float | None = None) -> None:
-    """The marginals of all variables as a map: a column per variable, a row per value.
+    """Plot the marginals of all variables as a map: one column per variable, one row per value.
 
-    Colors show the deviation from `expected` where one is given.
+    Colors show the deviation from `expected` if it is given.
     """
     marginals = run.marginals.T
     if expected is None:
@@ -112,11 +112,11 @@ def plot_marginals(run: Run, axes: Any, expected: float | None = None) -> None:
 
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
 _MOST_LINES = 8  # chains drawn
-_MOST_POINTS = 2000  # of a line
+_MOST_POINTS = 2000  # per line
 
 
 def done(whole: Any, path: str | os.PathLike[str] | None) -> Any:
-    """The figure, written to a file if one is wanted."""
+    """Write the figure to a file if a path is given; return it."""
     if path is not None:
         save(whole, path)
     return whole
@@ -146,7 +146,7 @@ def trace(run: Run, names: Sequence[str], path: str | os.PathLike[str] | None = 
 
 
 def _traced(run: Run, names: Sequence[str]) -> list[tuple[str, Any, Any]]:
-    """What is traced: label, updates and series [chain, record]."""
+    """Return the label, updates and series [chain, record] of each trace."""
     every = list(names) or (["energy"] if run.energy is not None else []) + [
         name for name, one in run.observables.items() if one.scalar and one.series is not None
     ]
@@ -216,10 +216,10 @@ def autocorrelation(
 
 
 def correlations(series: NDArray[np.float64], lags: int | None = None) -> NDArray[np.float64]:
-    """The autocorrelation of series [chain, record] at lags 0, 1, ..., chains taken together.
+    """Return the autocorrelation of series [chain, record] at lags 0, 1, ..., from all chains.
 
-    Deviations are from the mean of all chains. Without `lags`, up to where Sokal's window ends,
-    five autocorrelation times, or a quarter of the records.
+    Deviations are from the mean of all chains. By default lags end with Sokal's window of five
+    autocorrelation times, or at a quarter of the records.
     """
     away = series - series.mean()
     records = series.shape[1]
@@ -268,7 +268,7 @@ def plot_estimates(
     axes: Any = None,
     curve: str = "",
 ) -> Any:
-    """Estimates with their errors against a number that each is of, as a curve on `axes`."""
+    """Plot estimates with their errors against the values `at`, as a curve on `axes`."""
     check_axes(axes, SampleError)
     whole, (axes,) = figure(1, 7.0, 4.0) if axes is None else (axes.figure, (axes,))
     values = np.array([one.value for one in estimates], dtype=np.float64)
@@ -293,7 +293,7 @@ def against_beta(
     label: str,
     path: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """See `Temperatures.plot`: estimates at the betas of a ladder, and a curve between them."""
+    """See `Temperatures.plot`: estimates at a ladder's temperatures, and a curve between them."""
     whole, (axes,) = figure(1, 7.0, 4.0)
     columns = np.asarray(points[1].value).reshape(len(points[0]), -1).shape[1]
     for part in range(columns):

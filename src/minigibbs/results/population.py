@@ -1,4 +1,4 @@
-"""What population annealing leaves behind: temperatures, families, and the final population."""
+"""Result of population annealing: temperatures, families, and the final population."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.system.boundary import checked
 
-FEW = 100.0  # replicas per mean square family size, below which families are few
+FEW = 100.0  # least population size without a warning, in mean square family sizes
 
 
 @checked(SampleError, init=False)
@@ -26,7 +26,7 @@ class Population:
     size : int
         Replicas per population.
     betas : ndarray
-        [temperature] inverse temperatures that were visited, from 0 to 1.
+        [temperature] inverse temperatures, from 0 to 1.
     log_z : ndarray
         [temperature] logarithm of the partition function.
     log_z_error : ndarray
@@ -36,17 +36,16 @@ class Population:
     energy_error : ndarray
         [temperature] its standard error.
     families : ndarray of int
-        [temperature] replicas of the start that have descendants, in all populations.
+        [temperature] number of initial replicas that have descendants, in all populations.
     family_size : ndarray
         [temperature] mean square family size rho_t (Wang, Machta and Katzgraber 2015), averaged
         over populations. A population has about size / rho_t independent replicas.
     states : ndarray of int
         [replica, variable] final replicas of all populations.
     weights : ndarray
-        [replica] what replicas count for. Weights add up to 1, and are the same within a
-        population.
+        [replica] weights of the replicas. They sum to 1, and are equal within a population.
     family : ndarray of int
-        [replica] the replica of the start from which each descends.
+        [replica] the initial replica from which each one descends.
 
     Examples
     --------
@@ -78,7 +77,7 @@ class Population:
 
     @property
     def warning(self) -> str | None:
-        """Why the population is too small; None if it is large enough."""
+        """Reason why the population is too small; None if it is large enough."""
         wanted = FEW * float(self.family_size[-1])
         if self.size >= wanted:
             return None

@@ -1,4 +1,4 @@
-"""What runs and answers have in common: what they say about each variable."""
+"""Common base of runs and answers: marginals by variable."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from minigibbs.graph.domains import Domains
 from minigibbs.results.marginals import LEVEL, Marginal, Shares
 from minigibbs.system.boundary import checked
 
-ONE_STATE = "one state"  # how a run began: all chains at one given state
-OWN_SCAN = "own"  # of samplers that move all variables at once
-CHROMATIC_SCAN = "chromatic"  # color by color
+ONE_STATE = "one state"  # start of a run: all chains at one given state
+OWN_SCAN = "own"  # scan of samplers that update all variables at once
+CHROMATIC_SCAN = "chromatic"  # scan that updates one color at a time
 
 
 def log_z_text(log_z: float | None, error: float | None) -> str:
-    """Log Z with its error, for people.
+    """Format log Z with its error.
 
     >>> log_z_text(12.5, 0.031), log_z_text(12.5, 0.0), log_z_text(None, None)
     ('12.5000 +- 0.0310', '12.500000', '-')
@@ -38,7 +38,7 @@ def log_z_text(log_z: float | None, error: float | None) -> str:
 
 @checked(SampleError, init=False)
 class Result(ABC):
-    """Marginals by variable, with errors; `mg.Run` and `mg.Answer` are such."""
+    """Marginals by variable, with errors; the base class of `mg.Run` and `mg.Answer`."""
 
     domains: Domains
 

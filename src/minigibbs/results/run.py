@@ -1,4 +1,4 @@
-"""What a run leaves behind: marginals, draws, energies, counters; saved, loaded, summarized."""
+"""Result of sampling: marginals, draws, energies and counters, with files and summaries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
 FORMAT = "minigibbs-run-3"
-_BEFORE = ("minigibbs-run-1", "minigibbs-run-2")  # of 0.1 and 0.2: energies with the other sign
+_BEFORE = ("minigibbs-run-1", "minigibbs-run-2")  # 0.1 and 0.2: energies have the opposite sign
 FORMATS = (*_BEFORE, FORMAT)
 _ARRAYS = (
     "clock",
@@ -55,12 +55,12 @@ _ARRAYS = (
     "state",
     "clamped",
 )
-_FIELDS = {"draws": "kept_draws"}  # where an array has another name than in files
+_FIELDS = {"draws": "kept_draws"}  # attributes whose names differ from those in files
 
 
 @dataclass(frozen=True)
 class Info:
-    """How a run was made and how it went.
+    """Settings, counters and times of a run.
 
     Attributes
     ----------
@@ -97,16 +97,16 @@ class Info:
     backend : str
         "cpu", "cuda" or "mpi".
     ended : str
-        Why the run ended: "length", "converged", "time", "interrupted", "terminated", "stopped", or
-        "running" in a checkpoint.
+        Reason for the end: "length", "converged", "time", "interrupted", "terminated", "stopped",
+        or "running" in a checkpoint.
     energy_thin : int
-        Updates between two recorded energies; 0 in files before 0.3, as `thin`.
+        Updates between two recorded energies; 0, in files before 0.3, means `thin`.
     sampler_call : str
-        The expression that makes the sampler; empty in files before 0.3.
+        The expression that creates the sampler; empty in files before 0.3.
     lanes : int
-        Number of chains that wait for each other, for which factors were split; 0 if unknown.
+        Number of synchronized chains for which factors were split; 0 if unknown.
     guarantee : str
-        The proven bound on the slowdown against plain Gibbs, in words; empty if unknown.
+        The proven bound on the slowdown relative to plain Gibbs, in words; empty if unknown.
     start : str
         First states: "random", "dispersed", "given", "one state" or "continued".
 
@@ -162,7 +162,8 @@ class Run(Result):
     counts : ndarray of int or None
         [row, sum of sizes] visits to each value; None if marginals were not recorded.
     kept_draws : ndarray of int or None
-        The recorded states, or None. `draws` is the same and raises an error instead of None.
+        The recorded states, or None. `draws` has the same states and raises an error instead of
+        None.
     energy : ndarray or None
         [row, record] energy of the state: minus its log-potential.
     error : ndarray or None
@@ -170,7 +171,7 @@ class Run(Result):
     reference : ndarray or None
         [sum of sizes] the marginals given as `reference=`.
     model : dict or None
-        Size of the graph, as `FactorGraph.describe` states it.
+        Size of the graph, as returned by `FactorGraph.describe`.
     drawn : ndarray of int
         The variables in `draws`, by number and in order.
     visits : ndarray of int
@@ -222,14 +223,14 @@ class Run(Result):
     kept_temperatures: Temperatures | None = field(default=None, repr=False)  # see `temperatures`
 
     def __post_init__(self) -> None:
-        if self.visits is None:  # as in files of 0.1: the same for all variables
+        if self.visits is None:  # missing in files of 0.1: the same for all variables
             none = np.zeros(len(self.clock), np.int64)
             first = none if self.counts is None else self.counts[:, : self.domains.sizes[0]]
             object.__setattr__(self, "visits", first.sum(axis=1) if first.ndim == 2 else none)
         if self.drawn is None:
             every = 0 if self.kept_draws is None else len(self.domains)
             object.__setattr__(self, "drawn", np.arange(every, dtype=np.int32))
-        if self.clamped is None:  # as in files of 0.1: nobody knows which
+        if self.clamped is None:  # unknown in files of 0.1
             object.__setattr__(self, "clamped", np.zeros(len(self.domains), dtype=bool))
 
     def __repr__(self) -> str:
@@ -368,13 +369,13 @@ class Run(Result):
 
     @cached_property
     def shares(self) -> Marginals:
-        """Visits to every value, and all that follows from them."""
+        """Visits to every value, and statistics computed from them."""
         self._need(self.counts, "marginals")
         return self.known_marginals or Marginals.of(self)
 
     @cached_property
     def known_marginals(self) -> Marginals | None:
-        """Marginals from every update or from the draws; None where the run has none."""
+        """Marginals from every update or from the draws; None if the run has none."""
         try:
             return Marginals.of(self)
         except (SampleError, TooLargeError):
@@ -382,7 +383,7 @@ class Run(Result):
 
     @cached_property
     def judged(self) -> list[Judged]:
-        """R-hat and ESS of the variables whose draws differ most, the worst first."""
+        """R-hat and ESS of the variables whose draws differ most, worst first."""
         return judge(self)
 
     @property
@@ -411,15 +412,15 @@ class Run(Result):
     def to_arviz(self, indicators: bool = False) -> Any:
         """Convert the draws and the energy to an `xarray.DataTree` for ArviZ.
 
-        `posterior["x"]` holds the draws as indices of values, by `node`, the name of the variable.
-        `sample_stats["lp"]` holds the log-potential. Observables have their own names.
+        `posterior["x"]` contains the draws as indices of values, by `node`, the name of the
+        variable. `sample_stats["lp"]` contains the log-potential. Observables have their own names.
 
         Parameters
         ----------
         indicators : bool, default False
-            Whether to add `posterior["indicator"]`: 1 where the `event` "variable=label" holds,
-            else 0, for every event that occurs in some draws and not in others. ESS and R-hat of
-            indices say little about values without an order; those of events are always meaningful.
+            Whether to add `posterior["indicator"]`: 1 if the `event` "variable=label" holds, else
+            0, for every event that occurs in some draws and not in others. ESS and R-hat of indices
+            say little about values without an order; those of events are always meaningful.
 
         Returns
         -------
@@ -443,8 +444,6 @@ class Run(Result):
     ) -> None:
         """Write a standalone HTML page with marginals, diagnostics and warnings.
 
-        `shape` gives rows and columns where the variables lie on a lattice, to draw them as a map.
-
         Parameters
         ----------
         path : str or path
@@ -460,8 +459,6 @@ class Run(Result):
 
     def plot_trace(self, *names: str, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the energy and scalar observables against updates.
-
-        Gives a Matplotlib figure, which notebooks show; with `path` it is written there as well.
 
         Parameters
         ----------
@@ -492,14 +489,12 @@ class Run(Result):
     ) -> Any:
         """Draw the marginals; on a lattice the probability of one value as an image.
 
-        `shape` gives rows and columns; a `Kernel` knows its own.
-
         Parameters
         ----------
         value : int, default 1
             Index of the value whose probability is drawn on a lattice.
         shape : sequence of int, optional
-            Rows and columns of the lattice. A `Kernel` and a `Stencil` know theirs.
+            Rows and columns of the lattice. By default those of a `Kernel` or `Stencil`.
         path : str or path, optional
             File to write the figure to.
 
@@ -522,7 +517,7 @@ class Run(Result):
         *names : str
             Observables to draw, or "energy". By default all.
         lags : int, optional
-            Largest lag in records. By default it is chosen.
+            Largest lag in records. By default it is chosen from the autocorrelation.
         path : str or path, optional
             File to write the figure to.
 
@@ -536,7 +531,7 @@ class Run(Result):
         return plots.autocorrelation(self, names, lags, path)
 
     def plot_observable(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw an observable: trace and histogram of a number, means with errors of several.
+        """Draw an observable: trace and histogram of one number, or means with errors of several.
 
         Parameters
         ----------
@@ -560,7 +555,7 @@ class Run(Result):
         return plots.observable(self, name, path)
 
     def _repr_html_(self) -> str:
-        """A summary for notebooks."""
+        """Return a summary as HTML, for notebooks."""
         from minigibbs.results.notebook import run_html
 
         return run_html(self)
@@ -571,18 +566,18 @@ class Run(Result):
         Parameters
         ----------
         path : str or path
-            The file. A name that ends in .csv gets a table of the marginals instead.
+            The file. A name that ends in .csv writes a table of the marginals instead.
 
         Raises
         ------
         SampleError
-            If the name ends as another format, such as .html or .json.
+            If the name has the ending of another format, such as .html or .json.
         """
         if write_as_named(self, path):
             return
         kept = {name: getattr(self, _FIELDS.get(name, name)) for name in _ARRAYS}
         arrays = {name: value for name, value in kept.items() if value is not None}
-        info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers
+        info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits exceed JSON numbers
         header = {"format": FORMAT, "info": info, **domains_header(self.domains)}
         header["model"] = self.model
         header["ladder"] = None if self.ladder is None else self.ladder.to_dict()
@@ -608,7 +603,7 @@ class Run(Result):
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """Read a run that `Run.save` wrote."""
+    """Read a run written by `Run.save`."""
     header, arrays = files.read_arrays(path, *FORMATS)
     observed = {key: arrays.pop(key) for key in list(arrays) if key.startswith("observed.")}
     levels = {key: arrays.pop(key) for key in list(arrays) if key.startswith("temperatures.")}
@@ -621,7 +616,7 @@ def load(path: str | os.PathLike[str]) -> Run:
         run = Run(
             domains,
             Info(**info),
-            model=header.get("model"),  # which files of 0.1.0's beginnings lack
+            model=header.get("model"),  # missing in the earliest files of 0.1.0
             ladder=Ladder.from_dict(header["ladder"]) if header.get("ladder") else None,
             observed=decode_observed(header["observed"], observed)
             if header.get("observed")
@@ -636,7 +631,7 @@ def load(path: str | os.PathLike[str]) -> Run:
 
 
 def check_run(run: Run) -> None:
-    """Raise `ValueError` if the parts of a run do not fit each other."""
+    """Raise `ValueError` if the parts of a run are inconsistent."""
     for entry in fields(Info):
         value = getattr(run.info, entry.name)
         if type(value).__name__ != entry.type:
@@ -686,7 +681,7 @@ def check_run(run: Run) -> None:
 
 
 def check_drawn(drawn: NDArray[Any], variables: int) -> None:
-    """Raise `ValueError` unless these are numbers of variables, each at most once."""
+    """Raise `ValueError` unless `drawn` has numbers of variables, each at most once."""
     _check_array("drawn", drawn, np.signedinteger, (drawn.size,))
     if not drawn.size or drawn.min() < 0 or drawn.max() >= variables:
         raise ValueError(f"drawn: expected numbers of variables, 0 to {variables - 1}")
@@ -695,15 +690,15 @@ def check_drawn(drawn: NDArray[Any], variables: int) -> None:
 
 
 def check_model(model: dict[str, Any] | None) -> None:
-    """Raise `ValueError` unless this is what `FactorGraph.describe` gives, or nothing."""
+    """Raise `ValueError` unless `model` is None or an output of `FactorGraph.describe`."""
     if model is None:
         return
     sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
     counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
     counts += [model[key] for key in sums if model[key] is not None]
-    counts.append(model.get("zeros", 0))  # which files of 0.1 lack, as they do the influence
+    counts.append(model.get("zeros", 0))  # missing in files of 0.1, like the influence
     counts.append(0 if model.get("influence") is None else model["influence"])
-    counts.append(model.get("rounding_error", 0.0))  # which files before 0.3 lack
+    counts.append(model.get("rounding_error", 0.0))  # missing in files before 0.3
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
     if type(model.get("uniform", False)) is not bool:
@@ -719,7 +714,7 @@ def check_model(model: dict[str, Any] | None) -> None:
 def _check_array(
     name: str, array: NDArray[Any] | None, kind: type[np.generic], shape: tuple[int, ...]
 ) -> None:
-    # NumPy counts spans of time among the integers.
+    # In NumPy, timedelta64 is a subtype of signedinteger.
     fits = array is not None and np.issubdtype(array.dtype, kind) and array.dtype.kind != "m"
     if array is None or not fits or array.shape != shape:
         got = "none" if array is None else f"shape {array.shape} of {array.dtype}"

@@ -1,4 +1,4 @@
-"""A run in a few lines: speed, error, effective sample sizes, R-hat, and warnings."""
+"""Summary of a run: speed, error, effective sample sizes, R-hat, and warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minigibbs.system.text import printable
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
 
-_MOST_OBSERVED = 12  # numbers of observables that a summary shows
+_MOST_OBSERVED = 12  # displayed numbers of observables
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Summary:
     apart : int
         Number of variables whose R-hat is too large.
     warnings : tuple of str
-        What may be wrong with the run.
+        Possible problems with the run.
     ladder : Ladder or None
         The temperature ladder of a tempered run.
     observables : tuple of dict
@@ -102,7 +102,7 @@ class Summary:
 
     @property
     def least_ess(self) -> float | None:
-        """The smallest effective sample size that is known."""
+        """The smallest known effective sample size."""
         return diagnostics.least([self.energy_ess, self.value_ess])
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Summary:
         return f"{self.records:,} per chain, {each}"
 
     def _repr_html_(self) -> str:
-        """The result as tables, for notebooks."""
+        """Return the result as HTML tables, for notebooks."""
         from minigibbs.results.notebook import summary_html
 
         return summary_html(self)
@@ -173,14 +173,14 @@ class Summary:
 
 
 def observable_row(one: dict[str, Any]) -> tuple[str, str]:
-    """What is shown of one number of an observable: label and value."""
+    """Return the displayed label and value of one number of an observable."""
     label = printable(f"{one['observable']} {one['part']}".strip())
     error = "" if math.isnan(one["error"]) else f" +- {one['error']:.2g}"
     return label, f"{one['mean']:.6g}{error} (ESS {number(one['ess'], ',.0f')})"
 
 
 def ladder_rows(ladder: Ladder) -> list[tuple[str, str]]:
-    """What is shown of a ladder: label and value."""
+    """Return the displayed rows of a ladder: label and value."""
     low, high = min(ladder.swap_rates), max(ladder.swap_rates)
     rows = [
         (
@@ -196,7 +196,7 @@ def ladder_rows(ladder: Ladder) -> list[tuple[str, str]]:
 
 
 def for_json(value: Any) -> Any:
-    """A number as JSON knows it: NaN as None, infinity as "inf"."""
+    """Convert a number for JSON: NaN to None, infinity to "inf"."""
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return None if math.isnan(value) else str(value)
@@ -236,7 +236,7 @@ def summarize(run: Run) -> Summary:
 
 
 def _worst(run: Run, marginals: Marginals | None) -> tuple[int, float] | None:
-    """The variable with the largest R-hat, by draws or by marginals, and its R-hat."""
+    """Return the variable with the largest R-hat, by draws or by marginals, and its R-hat."""
     found = [(one.variable, one.rhat) for one in run.judged[:1] if not math.isnan(one.rhat)]
     if marginals is not None and marginals.worst is not None:
         found.append((marginals.worst.variable, marginals.worst.rhat))

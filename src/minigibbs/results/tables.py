@@ -1,4 +1,4 @@
-"""A run's marginals as rows: the most uncertain ones to show, all of them as CSV or as a frame."""
+"""Tables of a run's marginals: the most uncertain ones, CSV files and pandas frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from minigibbs.results.maximum import Maximum
     from minigibbs.results.result import Result
 
-_OTHERS = {  # endings of files that `save` does not write, and what does
+_OTHERS = {  # endings of files that `save` does not write, and what writes them
     ".html": "report(path)",
     ".json": "json.dump with to_dict() of the answer or of run.summary()",
     ".mar": "minigibbs.formats.uai.write_marginals(result, path)",
@@ -37,12 +37,12 @@ COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", 
 
 
 def rows(run: Result) -> list[NDArray[np.float64]]:
-    """A run's marginals, one array per variable, without the padding of `run.marginals`."""
+    """Return a run's marginals, one array per variable, without the padding of `run.marginals`."""
     return np.split(run.shares.pooled, np.cumsum(run.domains.sizes)[:-1])
 
 
 def uncertain(run: Result, most: int, values: int = 10) -> dict[int, Marginal]:
-    """At most `most` variables of the largest entropy, with their likeliest values first."""
+    """Return at most `most` variables with the largest entropy, most probable values first."""
     marginals = run.shares
     chosen = np.argsort(-marginals.entropy, kind="stable")[:most]
     found = {}
@@ -55,26 +55,27 @@ def uncertain(run: Result, most: int, values: int = 10) -> dict[int, Marginal]:
 
 
 def shown(marginal: Marginal, size: int, most: int = 4) -> str:
-    """A marginal of `uncertain` in a line; `size` is how many values the variable has."""
+    """Format a marginal of `uncertain` in one line; `size` is the variable's number of values."""
     pairs = zip(marginal.values[:most], marginal.probability[:most].tolist(), strict=True)
     parts = [f"{printable(value)} {probability:.4f}" for value, probability in pairs]
     return ", ".join([*parts, "..."] if size > most else parts)
 
 
 def write_csv(run: Result, path: str | os.PathLike[str]) -> None:
-    """Write a run's marginals as CSV, a line for each value of each variable.
+    """Write a run's marginals as CSV, one line per value of each variable.
 
-    Standard errors and 95% intervals come from how the chains differ; one chain has none. Names and
-    labels are written so that neither a terminal nor a spreadsheet obeys them; see `system.text`.
+    Standard errors and 95% intervals come from differences between chains; one chain has none.
+    Names and labels are escaped so that neither terminals nor spreadsheets execute them; see
+    `system.text`.
     """
-    _ = run.shares  # which raises where there are none, before anything is written
+    _ = run.shares  # raises if there are none, before anything is written
     write_whole(path, lambda stream: print_csv(run, codecs.getwriter("utf-8")(stream)))
 
 
 def write_as_named(result: Result, path: str | os.PathLike[str]) -> bool:
-    """Write marginals to a name in .csv, and refuse other endings that promise another format.
+    """Write marginals to a .csv file; reject endings of other known formats.
 
-    Returns whether the file is written. Other names are left to the format of the library.
+    Returns whether the file was written. All other names are left to the library's own format.
     """
     ending = Path(path).suffix.lower()
     if ending == ".csv":
@@ -85,7 +86,7 @@ def write_as_named(result: Result, path: str | os.PathLike[str]) -> bool:
 
 
 def print_csv(run: Result, stream: Any) -> None:
-    """The same to a text stream."""
+    """Write a run's marginals as CSV to a text stream."""
     marginals, writer = run.shares, csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(_lines(run, marginals))
@@ -120,7 +121,7 @@ def _lines(run: Result, marginals: Shares) -> Iterator[tuple[object, ...]]:
 
 
 def to_pandas(run: Result, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
-    """A run's marginals as a frame; see `Run.to_pandas`."""
+    """Return a run's marginals as a frame; see `Run.to_pandas`."""
     pandas = optional("pandas", "pandas")
     marginals = run.shares
     places = _places(pandas, run, shape)
@@ -152,7 +153,7 @@ def _places(pandas: Any, run: Result, shape: Sequence[int] | None) -> Any:
 
 
 def _wide(pandas: Any, run: Result, values: list[tuple[Any, ...]], places: Any) -> Any:
-    """A row per variable, a column per value; NaN where a variable has no such value."""
+    """Return one row per variable, one column per value; NaN outside a variable's values."""
     columns = {value: k for k, value in enumerate(dict.fromkeys(v for row in values for v in row))}
     table = np.full((len(values), len(columns)), np.nan)
     for variable, row in enumerate(values):

@@ -1,15 +1,16 @@
-"""Every temperature of a tempered run as data: means, specific heat, Binder's cumulant, P(q).
+"""Records of all temperatures of a tempered run: means, specific heat, Binder's cumulant, P(q).
 
-All temperatures together estimate every quantity at every inverse temperature between 0 and 1, by
-multi-histogram reweighting: MBAR (Shirts and Chodera 2008, doi:10.1063/1.2978177). With the same
-number of records at K temperatures, f_k = -log Z(beta_k) solves
+The records of all temperatures together estimate every quantity at every inverse temperature from 0
+to 1. The method is multi-histogram reweighting, MBAR (Shirts and Chodera 2008,
+doi:10.1063/1.2978177). With the same number of records at K temperatures, f_k = -log Z(beta_k)
+solves
 
     sum_n p_n(k) = records per temperature,  p_n(k) = exp(f_k - beta_k E_n) / D_n,
     D_n = sum_j exp(f_j - beta_j E_n),
 
-over the records n of all temperatures, and a record has weight exp(-beta E_n) / D_n at beta. Errors
-are those of a jackknife over blocks of records, or over chains (`results.observed`). Leaving out a
-block changes f by one Newton step from the solution, and weights to first order in that step.
+over the records n of all temperatures. A record has weight exp(-beta E_n) / D_n at beta. Errors
+come from a jackknife over blocks of records, or over chains (`results.observed`). When a block is
+left out, f changes by one Newton step from the solution, and weights to first order in that step.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 OVERLAP, ENERGY = "overlap", "energy"
-_MOST_STEPS = 200  # of Newton's method
-_SOLVED = 1e-10  # largest relative error of a count
-_UNSOLVED = 1e-4  # the same, from which on there is no solution
-_LEAST_SHARED = 1.0  # records that two neighboring temperatures share, about
-_LEAST_STEP = 1e-4  # share of a Newton step
-_MOST_SHARES = 1 << 26  # numbers p_n(k); longer runs are reweighted by every m-th record
+_MOST_STEPS = 200  # steps of Newton's method
+_SOLVED = 1e-10  # largest relative error of a count that counts as solved
+_UNSOLVED = 1e-4  # relative error of a count from which there is no solution
+_LEAST_SHARED = 1.0  # least number of records shared by neighboring temperatures
+_LEAST_STEP = 1e-4  # smallest fraction of a Newton step
+_MOST_SHARES = 1 << 26  # number of p_n(k); longer runs are reweighted from every m-th record
 _ROUNDING = 1e-13  # relative, of the convex function that f minimizes
-_BINS = 50  # of P(q), at the most
+_BINS = 50  # bins of P(q)
 _CURVE = 81  # inverse temperatures of a plotted curve
 PARTS = ("value", "error")
 
-Function = Callable[[float, NDArray[np.float64], float], Any]  # of beta, means [number] and log Z
+Function = Callable[[float, NDArray[np.float64], float], Any]  # (beta, means [number], log Z)
 
 
 @checked(SampleError, init=False)
@@ -59,7 +60,7 @@ class Temperatures:
     betas : ndarray
         [temperature] inverse temperatures of the ladder, from 0 to 1.
     twins : int
-        Ladders per chain: 2 where Houdayer moves connect pairs of ladders.
+        Ladders per chain: 2 if Houdayer moves connect pairs of ladders.
 
     Examples
     --------
@@ -77,10 +78,10 @@ class Temperatures:
 
     betas: NDArray[np.float64]
     twins: int
-    names: tuple[str, ...]  # of the observables
-    labels: tuple[tuple[str, ...], ...]  # of each observable's numbers
-    series: NDArray[np.float64]  # [chain, record, number] see `running.tempered`
-    variables: int  # how many move
+    names: tuple[str, ...]  # names of the observables
+    labels: tuple[tuple[str, ...], ...]  # labels of each observable's numbers
+    series: NDArray[np.float64]  # [chain, record, number], see `running.tempered`
+    variables: int  # number of free variables
     log_states: float  # log Z at beta 0
     by_rows: bool = False  # whether errors come from chains alone: parts of them stopped the run
 
@@ -94,22 +95,22 @@ class Temperatures:
 
     @property
     def energy(self) -> NDArray[np.float64]:
-        """The energies [temperature, ladder, record]; chain c has ladders c * twins and next."""
+        """The energies [temperature, ladder, record]; ladders of chain c start at c * twins."""
         return self._by_ladder(self._energies)
 
     def observed(self, name: str) -> NDArray[np.float64]:
-        """One observable at all temperatures.
+        """Return one observable at all temperatures.
 
         Parameters
         ----------
         name : str
-            As in `observe=`.
+            The name as in `observe=`.
 
         Returns
         -------
         ndarray
-            [temperature, ladder, record, number]; without the last axis for an observable that is
-            one number.
+            [temperature, ladder, record, number], without the last axis if the observable is one
+            number.
         """
         columns = self._columns(name)
         found = np.moveaxis(
@@ -121,8 +122,8 @@ class Temperatures:
     def overlap(self) -> NDArray[np.float64]:
         """The overlaps of the two ladders of each chain [temperature, chain, record].
 
-        The mean of s_i s_i' over the variables that move where all have two values, else the share
-        of those variables that have the same value.
+        The overlap is the mean of s_i s_i' over the free variables if all have two values, else the
+        share of these variables with equal values.
 
         Raises
         ------
@@ -153,7 +154,7 @@ class Temperatures:
         return own.reshape(*own.shape[:2], slots, width)
 
     def _by_ladder(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values [chain, record, slot] as [temperature, ladder, record]."""
+        """Rearrange values [chain, record, slot] to [temperature, ladder, record]."""
         chains, records = values.shape[:2]
         whole = values.reshape(chains, records, self.twins, len(self.betas))
         return whole.transpose(3, 0, 2, 1).reshape(len(self.betas), chains * self.twins, records)
@@ -167,7 +168,7 @@ class Temperatures:
         return range(first, first + len(self.labels[at]))
 
     def _values(self, name: str) -> NDArray[np.float64]:
-        """The records of a name: [chain, record, slot or level, number]."""
+        """Return the records of a name: [chain, record, slot or level, number]."""
         if name == ENERGY:
             return self._energies[..., None]
         if name == OVERLAP and name not in self.names:
@@ -203,7 +204,7 @@ class Temperatures:
         Returns
         -------
         Estimate
-            Value and error [beta], or [beta, number] of observables that are several numbers.
+            Value and error [beta], or [beta, number] if the observable is several numbers.
         """
         scalar = name not in self.names or self.labels[self.names.index(name)] == ("",)
 
@@ -223,7 +224,7 @@ class Temperatures:
         Returns
         -------
         Estimate
-            Value and error [beta]. n counts the variables that move.
+            Value and error [beta]. n is the number of free variables.
         """
         energy = self._energies
         away = energy - energy.mean()
@@ -241,7 +242,7 @@ class Temperatures:
         Parameters
         ----------
         name : str, default "overlap"
-            The overlap of two ladders, or an observable that is a number.
+            The overlap of two ladders, or an observable that is one number.
         betas : array-like, optional
             Inverse temperatures from 0 to 1; by default those of the ladder.
 
@@ -276,7 +277,7 @@ class Temperatures:
         Returns
         -------
         edges : ndarray
-            The ends of the bins.
+            Ends of the bins.
         density : Estimate
             Value and error [bin].
         """
@@ -296,14 +297,14 @@ class Temperatures:
         return edges, Estimate(found.value[0], found.error[0], found.blocks)
 
     def plot(self, name: str = ENERGY, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw a quantity against the inverse temperature: points at the ladder's, a curve between.
+        """Draw a quantity against beta: points at the ladder's temperatures, a curve between them.
 
         Parameters
         ----------
         name : str, default "energy"
             "energy", "specific_heat", "binder", "log_z", "overlap", or an observable.
         path : path, optional
-            Where to write the figure.
+            File to write the figure to.
 
         Returns
         -------
@@ -330,9 +331,9 @@ class Temperatures:
         Parameters
         ----------
         betas : sequence of float, default (1.0,)
-            From 0 to 1.
+            Inverse temperatures from 0 to 1.
         path : path, optional
-            Where to write the figure.
+            File to write the figure to.
 
         Returns
         -------
@@ -344,7 +345,7 @@ class Temperatures:
         return plots.overlaps([(b, *self.overlap_distribution(b)) for b in betas], path)
 
     def _of_pairs(self, name: str) -> bool:
-        """Whether a quantity is one of two ladders."""
+        """Return whether a quantity depends on pairs of ladders."""
         return name == OVERLAP and name not in self.names
 
     @staticmethod
@@ -360,7 +361,7 @@ class Temperatures:
 
     @cached_property
     def _cuts(self) -> Blocks:
-        """Blocks of records that hardly depend on each other: their sizes and rows."""
+        """Nearly independent blocks of records: their sizes and rows."""
         chains, records = self.series.shape[:2]
         if not records:
             raise SampleError("this run has no records; use more sweeps, or a smaller thin")
@@ -377,12 +378,12 @@ class Temperatures:
 
     @cached_property
     def _alone(self) -> _Mixture:
-        """The records of single ladders."""
+        """Records of single ladders."""
         return _Mixture(self._energies, self.betas, self.log_states, self._cuts)
 
     @cached_property
     def _paired(self) -> _Mixture:
-        """The records of pairs of ladders, whose energies add up."""
+        """Records of pairs of ladders, whose energies add up."""
         levels = len(self.betas)
         both = self._energies[..., :levels] + self._energies[..., levels:]
         return _Mixture(both, self.betas, 2.0 * self.log_states, self._cuts)
@@ -394,7 +395,7 @@ class Temperatures:
         function: Function,
         pairs: bool = False,
     ) -> Estimate:
-        """A function of reweighted means of values [chain, record, slot, number], per beta."""
+        """Estimate a function of reweighted means of `values` [chain, record, slot, number]."""
         mixture = self._paired if pairs else self._alone
         found = [mixture.estimate(values, beta, function) for beta in betas.tolist()]
         value, error = (np.array([getattr(one, part) for one in found]) for part in PARTS)
@@ -402,7 +403,7 @@ class Temperatures:
 
 
 class _Mixture:
-    """The records of all temperatures as draws from one mixture, and what follows from them."""
+    """The records of all temperatures as draws from one mixture, and estimates from them."""
 
     def __init__(
         self,
@@ -413,7 +414,7 @@ class _Mixture:
     ) -> None:
         """Solve for f, from energies [chain, record, slot] and blocks of records."""
         _, records, slots = energy.shape
-        self.step = -(-energy.size * len(betas) // _MOST_SHARES)  # between records that are used
+        self.step = -(-energy.size * len(betas) // _MOST_SHARES)  # interval between used records
         self.each = slots // len(betas)  # samples per record and temperature
         self.cuts, ends, row = [], np.cumsum(cuts.sizes), cuts.row
         for number, end in enumerate(ends.tolist()):
@@ -436,11 +437,11 @@ class _Mixture:
             counts[number] = shares.sum(axis=0)
             curvature += np.diag(counts[number]) - shares.T @ shares
         self.counts = counts
-        self.inverse = np.zeros((levels, levels))  # with f at beta 0 kept
+        self.inverse = np.zeros((levels, levels))  # f at beta 0 is fixed
         self.inverse[1:, 1:] = np.linalg.pinv(curvature[1:, 1:] / sizes.sum(), hermitian=True)
 
     def estimate(self, values: NDArray[np.float64], beta: float, function: Function) -> Estimate:
-        """A function of means [number] and log Z at one beta, with its error."""
+        """Estimate a function of means [number] and log Z at one beta."""
         levels, numbers = len(self.f), values.shape[-1] + 1
         logs = [
             -beta * self.energy[chain, some].ravel() - log_density
@@ -454,7 +455,7 @@ class _Mixture:
             whole[:, 1:] = values[chain, some].reshape(len(weight), -1)
             whole *= weight[:, None]
             sums[number, :numbers] = whole.sum(axis=0)
-            # Small products of matrices: threads of a BLAS would wait for each other.
+            # For such small matrix products, the threads of a BLAS would wait for each other.
             sums[number, numbers:] = np.einsum("na,nk->ak", whole, self.shares[number]).ravel()
 
         def reweighted(mean: NDArray[np.float64]) -> Any:
@@ -473,7 +474,7 @@ class _Mixture:
 def _shares(
     energy: NDArray[np.float64], betas: NDArray[np.float64], f: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The shares p_n(k) [record, level], and log D_n [record]."""
+    """Return the shares p_n(k) [record, level] and log D_n [record]."""
     logs = f - betas * energy[:, None]
     top = logs.max(axis=1)
     shares = np.exp(logs - top[:, None])
@@ -485,13 +486,13 @@ def _shares(
 def _solve(
     energy: NDArray[np.float64], betas: NDArray[np.float64], log_states: float
 ) -> NDArray[np.float64]:
-    """f_k = -log Z(beta_k) from energies [record, ladder, level], by damped Newton steps.
+    """Return f_k = -log Z(beta_k) from energies [record, ladder, level], by damped Newton steps.
 
-    The start is the integral of the mean energy over beta, by trapezoids: without it, far levels
-    would share no records, and a step would know nothing of them.
+    The start is the integral of the mean energy over beta, by the trapezoidal rule. Without it,
+    distant levels would share no records, and a step would have no information about them.
 
-    Equal energies are counted once. A step is halved until the function that f minimizes, which is
-    convex, does not rise.
+    Equal energies are merged, with their counts. A step is halved until the convex function that f
+    minimizes does not increase.
     """
     means = energy.mean(axis=(0, 1))
     f = np.append(0.0, np.cumsum(np.diff(betas) * 0.5 * (means[1:] + means[:-1])))
@@ -519,7 +520,7 @@ def _solve(
             length *= 0.5
         f = f - length * step
         value, away, shares = found
-    shared = (shares[:, 1:] * shares[:, :-1] * count[:, None]).sum(axis=0)  # by neighbors
+    shared = (shares[:, 1:] * shares[:, :-1] * count[:, None]).sum(axis=0)  # by pairs of neighbors
     if np.abs(away).max() > _UNSOLVED * records or shared.min() < _LEAST_SHARED:
         raise SampleError(
             "the energies of neighboring temperatures do not overlap, so that they cannot be "
@@ -529,7 +530,7 @@ def _solve(
 
 
 def check_temperatures(data: Temperatures, chains: int, records: int) -> None:
-    """Raise `ValueError` if its parts do not fit each other, or a run of this number of records."""
+    """Raise `ValueError` if parts are inconsistent, or do not fit this number of records."""
     levels, width = len(data.betas), sum(map(len, data.labels))
     betas = data.betas
     if betas.dtype != np.float64 or betas.ndim != 1 or levels < 2 or not (np.diff(betas) > 0).all():
@@ -549,7 +550,7 @@ _PLAIN: dict[str, type] = {"twins": int, "variables": int, "log_states": float, 
 
 
 def encode_temperatures(data: Temperatures) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """For files: a header, and arrays."""
+    """Return a header and arrays for a file."""
     header = {name: getattr(data, name) for name in (*_PLAIN, "names", "labels")}
     arrays = {"betas": data.betas, "series": data.series}
     return header, {f"temperatures.{name}": array for name, array in arrays.items()}
@@ -558,7 +559,7 @@ def encode_temperatures(data: Temperatures) -> tuple[dict[str, Any], dict[str, N
 def decode_temperatures(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> Temperatures:
-    """What `encode_temperatures` encoded; raises `ValueError` or `KeyError` for anything else."""
+    """Decode the output of `encode_temperatures`; invalid data raise `ValueError` or `KeyError`."""
     for name, kind in _PLAIN.items():
         if type(header[name]) is not kind:
             raise ValueError(f"temperatures: {name} must be {kind.__name__}, got {header[name]!r}")

@@ -1,4 +1,4 @@
-"""Whether a run can be trusted, in words; summary, command line and report all ask here."""
+"""Verdict on a run, in words; used by the summary, the command line and the report."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from minigibbs.results.run import Run
     from minigibbs.results.summary import Summary
 
-_FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have not quite settled
-_HARDLY = 0.05  # share of updates that change a value: of models that mix all had twice as many
-_STUCK = 1.2  # an R-hat that longer runs may not bring down
-_SHORT = 100  # sweeps: with fewer, the largest R-hat of many variables is large in any model
-_ESS_PER_CHAIN = 100  # of up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
-_LEAST_WARMUP = 0.1  # share of all updates, where chains begin at one state
-LEAST_TRIPS = 10  # round trips of a temperature ladder, of each chain
-_FALSE_ALARM_LOG_Z = 1e-4  # of a log Z that seems to be too small
-_ROUNDING = 1e-6  # of a log-potential, relative; in single precision on some devices
-_SCATTER = 0.5  # of the ESS that is wanted: estimates of it scatter by a fifth or more
-_INDEPENDENT = 0.25  # of rare energies: as many are worth an independent draw each
-# The worst first. "fair" has no sign of trouble, and nothing that rules trouble out.
+_FAR = 1.1  # R-hat above which chains clearly disagree; below it they are close to agreement
+_HARDLY = 0.05  # flip rate of poor mixing; all models that mix had twice this rate
+_STUCK = 1.2  # R-hat that longer runs may not reduce
+_SHORT = 100  # sweeps; with fewer, the largest R-hat of many variables is large in any model
+_ESS_PER_CHAIN = 100  # for up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
+_LEAST_WARMUP = 0.1  # share of all updates, if chains start at one state
+LEAST_TRIPS = 10  # round trips of a temperature ladder per chain
+_FALSE_ALARM_LOG_Z = 1e-4  # false-alarm rate of the warning that log Z is too small
+_ROUNDING = 1e-6  # relative error of a log-potential, in single precision on some devices
+_SCATTER = 0.5  # share of the wanted ESS, because estimates of it vary by a fifth or more
+_INDEPENDENT = 0.25  # ESS per rarely recorded energy above which records count as independent
+# Worst first. "fair" has no sign of trouble, but nothing that rules trouble out.
 LEVELS = ("bad", "doubt", "unknown", "fair", "good")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to say about a run."""
+    """One statement about a run."""
 
     level: str  # one of LEVELS
     headline: str
@@ -43,7 +43,7 @@ class Finding:
     name: str | None = None  # of the variable that it is about
 
 
-_OTHER_ADVICE = (  # in warnings of `mg.infer` itself
+_OTHER_ADVICE = (  # replacements in warnings of `mg.infer` itself
     ("; use mg.infer or mg.Tempering()", "; give more time, or sampler=mg.Tempering()"),
     ("; check with mg.infer", "; compare other samplers and seeds (sampler=..., seed=...)"),
     ("; use mg.infer", "; give more time, or another sampler (sampler=...)"),
@@ -55,7 +55,7 @@ _OTHER_ADVICE = (  # in warnings of `mg.infer` itself
 )
 
 
-_IMPLICIT_ADVICE = (  # no other sampler draws from implicit factors, and mg.infer seldom fits
+_IMPLICIT_ADVICE = (  # no other sampler supports implicit factors, and mg.infer rarely applies
     ("; use mg.infer or mg.Tempering()", "; compare runs from other starts (start=...)"),
     ("; check with mg.infer", "; compare runs from other starts (start=...)"),
     ("; use mg.infer", "; begin at another state (start=...)"),
@@ -70,7 +70,7 @@ _IMPLICIT_ADVICE = (  # no other sampler draws from implicit factors, and mg.inf
 
 
 def advice_within_infer(warning: str) -> str:
-    """A warning whose advice suits somebody who has called `mg.infer` already.
+    """Replace the advice in a warning for a user who has called `mg.infer` already.
 
     >>> advice_within_infer("nothing moved; use mg.infer")
     'nothing moved; give more time, or another sampler (sampler=...)'
@@ -81,7 +81,7 @@ def advice_within_infer(warning: str) -> str:
 
 
 def findings(run: Run, summary: Summary) -> list[Finding]:
-    """All that is wrong with a run, the worst first; or that nothing seems to be."""
+    """Return all problems of a run, worst first, or one finding that there are none."""
     apart = [*_standstill(run), *_disagreement(run, summary)]
     few = [] if any(finding.level == "bad" for finding in apart) else _few(run, summary)
     more = [
@@ -103,7 +103,7 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
 
 
 def _for_implicit(finding: Finding) -> Finding:
-    """The same with advice that suits a model with implicit factors."""
+    """Replace the advice in a finding for a model with implicit factors."""
     words, warning = finding.words, finding.warning
     for own, other in _IMPLICIT_ADVICE:
         words, warning = words.replace(own, other), warning.replace(own, other)
@@ -111,7 +111,7 @@ def _for_implicit(finding: Finding) -> Finding:
 
 
 def _disagreement(run: Run, summary: Summary) -> list[Finding]:
-    """Chains that tell different stories."""
+    """Report chains that disagree."""
     found = []
     limit = energy_limit(run)
     if summary.energy_rhat is not None and summary.energy_rhat > limit:
@@ -126,9 +126,9 @@ def _disagreement(run: Run, summary: Summary) -> list[Finding]:
 
 
 def _doubted(run: Run) -> Doubt | None:
-    """The variable on which chains, or their halves, differ most by more than chance.
+    """Return the variable on which chains, or their halves, differ most by more than chance.
 
-    By the marginals; where only some variables have their draws kept, by these.
+    It uses the marginals, or the draws if only some variables have draws.
     """
     marginals = run.known_marginals
     if marginals is not None:
@@ -142,11 +142,11 @@ def _doubted(run: Run) -> Doubt | None:
 
 
 def energy_limit(run: Run) -> float:
-    """The R-hat of the energy from which chains disagree.
+    """Return the R-hat of the energy from which chains disagree.
 
-    Few energies make R-hat scatter: with k in half a chain it is 1 + (F - 1) / 2k, where F is a
-    variance ratio of eight halves or more. F exceeds 5 once in some 10,000 times for independent
-    energies. The limit of 9 leaves space for energies that depend on each other.
+    R-hat from few energies varies. With k in half a chain it is 1 + (F - 1) / 2k, where F is a
+    variance ratio of eight halves or more. For independent energies, F exceeds 5 about once in
+    10,000 times. The limit of 9 leaves a margin for dependent energies.
     """
     rare = run.energy is not None and run.info.energy_thin > run.info.thin
     limit = rhat_limit(len(run.clock), 1)
@@ -156,7 +156,7 @@ def energy_limit(run: Run) -> float:
 
 
 def _observed_apart(run: Run, summary: Summary) -> list[Finding]:
-    """Observables on which chains disagree."""
+    """Report observables on which chains disagree."""
     known = [one for one in summary.observables if not math.isnan(one["rhat"])]
     worst = max(known, key=lambda one: one["rhat"], default=None)
     limit = rhat_limit(len(run.clock), len(known))
@@ -177,7 +177,7 @@ def _observed_apart(run: Run, summary: Summary) -> list[Finding]:
 
 
 def _standstill(run: Run) -> list[Finding]:
-    """Chains that mix poorly may all be in the same mode and agree."""
+    """Report poor mixing, because such chains may agree in the same mode."""
     if _fixed(run) or run.info.scan == OWN_SCAN or not run.info.updates + run.info.warmup:
         return []
     if run.info.changed == 0.0:
@@ -248,7 +248,7 @@ def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> 
 
 
 def _sweeps(run: Run) -> float:
-    """Recorded sweeps of the longest chain."""
+    """Return the number of recorded sweeps of the longest chain."""
     return float(run.clock.max()) / max(int((~run.clamped).sum()), 1)
 
 
@@ -264,7 +264,7 @@ def _advice(rhat: float, sweeps: float) -> str:
 
 
 def _zeros(run: Run) -> list[Finding]:
-    """Zeros that updates of one variable at a time may be unable to go around."""
+    """Report hard constraints that updates of one variable at a time may be unable to bypass."""
     found = (run.model or {}).get("reach", CONNECTED)
     if found == CONNECTED or _fixed(run):
         return []
@@ -290,7 +290,7 @@ def _zeros(run: Run) -> list[Finding]:
 
 
 def _missed(run: Run) -> list[Finding]:
-    """A probable mode that no chain visited: chains that agree by chance."""
+    """Report a probable mode that no chain visited: chains that agree by chance."""
     missed = (run.model or {}).get("missed")
     if missed is None:
         return []
@@ -314,7 +314,7 @@ def _missed(run: Run) -> list[Finding]:
 
 
 def _stuck(name: str, share: float) -> Finding:
-    """A variable whose moves were all rejected."""
+    """Report a variable whose moves were all rejected."""
     return Finding(
         "bad",
         "The chains are stuck at one value",
@@ -328,7 +328,7 @@ def _stuck(name: str, share: float) -> Finding:
 
 
 def _one_start(run: Run) -> list[Finding]:
-    """Chains that begin at one state may drift together, which no comparison of chains shows."""
+    """Report a common start: such chains may drift together, which no comparison shows."""
     info = run.info
     alone = info.chains == 1 or info.start != ONE_STATE or _fixed(run)
     warmed = info.warmup >= _LEAST_WARMUP * (info.updates + info.warmup)
@@ -348,7 +348,7 @@ def _one_start(run: Run) -> list[Finding]:
 
 
 def ladder_warnings(run: Run) -> tuple[str, ...]:
-    """What a tempered run warns of that makes its log Z doubtful.
+    """Return the warnings of a tempered run that make its log Z doubtful.
 
     Returns
     -------
@@ -359,7 +359,7 @@ def ladder_warnings(run: Run) -> tuple[str, ...]:
 
 
 def _few_trips(run: Run) -> list[Finding]:
-    """A temperature ladder whose replicas hardly travel."""
+    """Report a temperature ladder with few round trips."""
     wanted = LEAST_TRIPS * run.info.chains
     if run.ladder is None or run.ladder.round_trips >= wanted or _fixed(run):
         return []
@@ -378,7 +378,7 @@ def _few_trips(run: Run) -> list[Finding]:
 
 
 def _too_small_log_z(run: Run) -> list[Finding]:
-    """A log Z below the log-potential of a visited state, which no log Z can be."""
+    """Report a log Z below the log-potential of a visited state, which is impossible."""
     if run.ladder is None or run.ladder.log_z is None or run.energy is None or not run.energy.size:
         return []
     best, high = -float(run.energy.min()), run.ladder.log_z_interval(1.0 - _FALSE_ALARM_LOG_Z)[1]
@@ -398,7 +398,7 @@ def _too_small_log_z(run: Run) -> list[Finding]:
 
 
 def _rounded(run: Run) -> list[Finding]:
-    """Weights so large that smaller ones are lost in rounding."""
+    """Report weights so large that rounding hides smaller ones."""
     text = rounding_warning((run.model or {}).get("rounding_error", 0.0))
     if text is None or _fixed(run):
         return []
@@ -406,7 +406,7 @@ def _rounded(run: Run) -> list[Finding]:
 
 
 def _few(run: Run, summary: Summary) -> list[Finding]:
-    """Too little to go by."""
+    """Report too few records to judge the run."""
     if run.clock.sum() == 0:
         return [
             Finding(
@@ -441,7 +441,7 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
     least = summary.least_ess
     if run.energy is not None and run.info.energy_thin > run.info.thin:
         nearly_all = (summary.energy_ess or 0.0) > _INDEPENDENT * run.energy.size
-        least = summary.value_ess if nearly_all else least  # which tell nothing of those between
+        least = summary.value_ess if nearly_all else least  # energies miss the states between
     wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock), WANTED_CHAINS)
     small = _small_ess(run)
     if small is not None:
@@ -476,7 +476,7 @@ def _small_ess(run: Run) -> float | None:
 
 
 def _fixed(run: Run) -> bool:
-    """Whether evidence and domains leave nothing to vary."""
+    """Return whether evidence and domains leave no variable free."""
     return bool((run.clamped | (run.domains.sizes == 1)).all())
 
 
@@ -501,7 +501,7 @@ RECORD_ALL = 'record=("marginals", "draws", "energy")'
 
 LATE = "time was up before the requested length, R-hat or ESS was reached: run longer"
 
-# What is said of a run by how it ended: a headline, a paragraph, and a line.
+# Headline, paragraph and one-line warning, by the reason for the end of a run.
 _ENDINGS = {
     "interrupted": (
         "The run was interrupted",
@@ -559,7 +559,7 @@ def _all_well(run: Run, summary: Summary) -> Finding:
 
 
 def _support(run: Run) -> str:
-    """What makes it unlikely that all chains miss the same states; empty where nothing does."""
+    """Return why chains are unlikely to all miss the same states; empty without a reason."""
     if run.ladder is not None:
         return "Replicas travel between the hottest temperature and the model, as they should."
     if run.info.sampler.startswith("Exact"):
@@ -571,7 +571,7 @@ def _support(run: Run) -> str:
 
 
 def number(value: float | None, form: str) -> str:
-    """A number, or a dash where there is none."""
+    """Format a number; return a dash if there is none."""
     if value is None or math.isnan(value):
         return "-"
     return "infinite" if math.isinf(value) else format(value, form)

@@ -1,4 +1,4 @@
-"""A run as one page: whether to trust it, traces, and what it says; opens anywhere, offline."""
+"""Report of a run as one standalone HTML page: diagnostics, traces and marginals."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def write(
     title: str = "A minigibbs run",
     shape: Sequence[int] | None = None,
 ) -> None:
-    """Write the report of a run to an HTML file, whole or not at all.
+    """Write the report of a run to an HTML file atomically.
 
     Parameters
     ----------
     run
         The result of `mg.sample`, or of `mg.load`.
     path
-        The file; one that is there is replaced.
+        The file; an existing one is replaced.
     title
         The heading of the page.
     shape
-        Rows and columns, if the variables lie on a lattice, in order: their marginals are then
-        drawn as a map. A model with a `Kernel` over two axes knows its own.
+        Rows and columns of a lattice whose sites are the variables in order. Their marginals are
+        then drawn as a map. By default it is the lattice of a model with a `Kernel` over two axes.
     """
     files.check_target(path)
     page = render(run, title, shape).encode("utf-8", "xmlcharrefreplace")
@@ -50,9 +50,9 @@ def write(
 
 
 def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None = None) -> str:
-    """The report of a run as HTML; see `write`."""
+    """Return the report of a run as HTML; see `write`."""
     lattice = _lattice(run.model, len(run.domains), shape)
-    known, found = beliefs(run)  # the variables of which anything is known
+    known, found = beliefs(run)  # the variables with records
     about = f"{len(run.domains):,} variables, {run.info.chains} chains, by {run.info.sampler}"
     return page(
         title,
@@ -86,7 +86,7 @@ def write_answer(
 def render_answer(
     answer: Answer, title: str = "An answer", shape: Sequence[int] | None = None
 ) -> str:
-    """The report of an answer as HTML: of what was sampled, or of what was computed."""
+    """Return the report of an answer as HTML, with the sections of its run if it was sampled."""
     lattice = _lattice(answer.model, len(answer.domains), shape)
     run, found = answer.run, Beliefs(answer.domains, answer.shares, len(answer.domains), [], [])
     if run is not None:
@@ -111,7 +111,7 @@ def render_answer(
 
 
 def page(title: str, about: str, version: str, *parts: Html) -> str:
-    """A whole page of some parts."""
+    """Return a complete page with some parts."""
     head = element("header", element("h1", cut(title)), element("p", about, class_="soft"))
     foot = element("footer", f"Written by minigibbs {version}. Nothing here is fetched.")
     body = element("body", head, element("main", *parts), foot, _script())
@@ -119,7 +119,7 @@ def page(title: str, about: str, version: str, *parts: Html) -> str:
 
 
 def read_shape(text: str) -> tuple[int, ...]:
-    """A lattice from the command line.
+    """Parse a lattice given on the command line.
 
     >>> read_shape("20x30")
     (20, 30)
@@ -133,7 +133,7 @@ def read_shape(text: str) -> tuple[int, ...]:
 def _lattice(
     model: dict[str, Any] | None, variables: int, shape: Sequence[int] | None
 ) -> tuple[int, ...] | None:
-    """The lattice to draw on: as told, or as the model knows it."""
+    """Return the lattice to draw on: the given one, or that of the model."""
     known: Any = None if model is None else model.get("shape")
     given = known if shape is None else shape
     lattice = () if given is None else tuple(int(side) for side in given)
@@ -146,7 +146,7 @@ def _lattice(
 
 
 def _head(title: str) -> Html:
-    """The page's head; its policy lets nothing be fetched and only the one script run."""
+    """Return the page's head; its policy blocks all requests and all scripts except one."""
     code = _text("filter.js").encode()
     digest = base64.b64encode(hashlib.sha256(code).digest()).decode()
     policy = (

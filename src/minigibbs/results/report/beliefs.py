@@ -1,4 +1,4 @@
-"""What a run says about each variable, and which ones to show."""
+"""Marginals of a run by variable, and the choice of variables to display."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """What is known of all variables, or of those that were drawn."""
+    """Marginals of all variables, or of the drawn ones."""
 
     domains: Domains
     marginals: Shares
-    variables: int  # of the model, those of which nothing is known as well
-    numbers: list[int]  # of the rows that recorded something
-    judged: list[int]  # variables by R-hat, the worst first, where all have draws
+    variables: int  # number of variables of the model, including those without records
+    numbers: list[int]  # indices of the rows with records
+    judged: list[int]  # variables by decreasing R-hat, if all have draws
 
     def marginal(self, variable: int) -> NDArray[np.float64]:
-        """Probabilities of a variable's values."""
+        """Return the probabilities of a variable's values."""
         return self.marginals.pooled[self.marginals.of_variable(variable)]
 
     def by_chain(self, variable: int) -> NDArray[np.float64]:
-        """The same of each row: [row, value]."""
+        """Return the probabilities of a variable's values by row: [row, value]."""
         return self.marginals.rows[:, self.marginals.of_variable(variable)]
 
     @cached_property
     def doubt(self) -> NDArray[np.float64]:
-        """For each variable its entropy over the largest possible: 0 is sure, 1 is anything."""
+        """[variable] entropy relative to the largest possible: 0 is certain, 1 is uniform."""
         most = np.log(np.maximum(self.marginals.sizes, 2))
         return self.marginals.entropy / most  # type: ignore[no-any-return]
 
     def least_agreed(self, most: int) -> list[int]:
-        """Variables by R-hat where all have draws, else by how far the chains are apart."""
+        """Return variables by R-hat if all have draws, else by the difference between chains."""
         if self.judged:
             return self.judged[:most]
         spread = self.marginals.spread
         return [int(v) for v in largest(spread, most) if spread[v] > 0]
 
     def most_doubtful(self, most: int) -> list[int]:
-        """Variables with the most spread-out marginals."""
+        """Return the variables with the largest relative entropy."""
         return [int(v) for v in largest(self.doubt, most) if self.doubt[v] > 0]
 
 
 def beliefs(run: Run) -> tuple[Run, Beliefs | None]:
-    """A run's marginals, from every update or else from its draws; None if it kept neither.
+    """Return a run's marginals, from every update or else from its draws; None if it kept neither.
 
-    With the run of the variables of which anything is known.
+    The returned run has only the variables with records.
     """
     known = run
     if run.counts is None and run.kept_draws is not None and len(run.drawn) < len(run.domains):
@@ -76,7 +76,7 @@ def beliefs(run: Run) -> tuple[Run, Beliefs | None]:
 
 
 def _drawn_alone(run: Run) -> Run:
-    """A run of the variables whose draws were kept, where nothing is known of the others."""
+    """Return a run of only the variables whose draws were kept."""
     return replace(
         run,
         domains=run.domains.pick(run.drawn.tolist()),

@@ -1,4 +1,4 @@
-"""A fit as one page: what was learned, whether the moments match, and the way there."""
+"""Report of a fit as one page: parameters, agreement of the moments, and course of learning."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from minigibbs.system import files
 if TYPE_CHECKING:
     from minigibbs.results.fit import Fit
 
-_MOST_ROWS = 200  # numbers in the table of parameters
-_BINS = 40  # of the map of moments
+_MOST_ROWS = 200  # rows of the table of parameters
+_BINS = 40  # per axis of the map of moments
 _TITLES = {
     "error": "Largest error of a moment",
     "pearson": "Correlation of connected moments",
@@ -29,14 +29,14 @@ _TITLES = {
 
 
 def write_fit(fit: Fit, path: str | os.PathLike[str], title: str = "A fit") -> None:
-    """Write the report of a fit to an HTML file, whole or not at all."""
+    """Write the report of a fit to an HTML file atomically."""
     files.check_target(path)
     text = render_fit(fit, title).encode("utf-8", "xmlcharrefreplace")
     files.write_whole(path, lambda stream: stream.write(text))
 
 
 def render_fit(fit: Fit, title: str = "A fit") -> str:
-    """The report of a fit as HTML."""
+    """Return the report of a fit as HTML."""
     count = int(np.count_nonzero(~fit.graph.frame.fixed))
     about = f"{count:,} numbers learned from {fit.rows:,} rows, by {fit.method}"
     return page(
@@ -112,7 +112,7 @@ def _tick(value: float) -> str:
 
 
 def _parameters(fit: Fit) -> Html:
-    """The first numbers of all parameters."""
+    """Return a table of the first entries of all parameters."""
     rows: list[list[Any]] = []
     frame, values = fit.graph.frame, fit.graph.frame.flat(fit.graph.factors)
     for number in range(min(frame.size, _MOST_ROWS)):

@@ -1,4 +1,4 @@
-"""The marginals on the page: maps, bars, and a table of them all."""
+"""Section of the report on marginals: maps, bars, and a table of all variables."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from minigibbs.results.run import Run
 
 _SHOW_ALL = 30  # number of variables up to which each has bars
-_MOST_OF_A_KIND = 12  # bars of the least agreed, and as many of the most doubtful
-_MOST_BARS = 8  # values of a variable; the rest are summed up
-_MOST_MAPS, _SMALL = 4, 120  # chains with a map of their own, and the pixels of its side
+_MOST_OF_A_KIND = 12  # variables with bars that agree least, and as many of the most uncertain
+_MOST_BARS = 8  # values with a bar per variable; the others are summed
+_MOST_MAPS, _SMALL = 4, 120  # number of chains with their own map, and pixels per side of each
 _MOST_GRIDS = 3  # maps of grid domains
-_TABLE_ROWS, _TABLE_BYTES = 3000, 350_000  # whichever is reached first
+_TABLE_ROWS, _TABLE_BYTES = 3000, 350_000  # the first limit reached ends the table
 
 
 def section(found: Beliefs, shape: tuple[int, ...] | None, source: str) -> Html:
-    """All about the marginals; `source` says where they come from."""
+    """Return the section on marginals; `source` names the records that they come from."""
     whose = "each variable"
     if len(found.marginals.sizes) < found.variables:
         known = len(found.marginals.sizes)
@@ -44,7 +44,7 @@ def section(found: Beliefs, shape: tuple[int, ...] | None, source: str) -> Html:
 
 
 def of_run(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> Html:
-    """The same of a run, or why there are none."""
+    """Return the section on a run's marginals, or the reason why there are none."""
     title = element("h2", "Marginals")
     if found is None and (run.counts is not None or run.kept_draws is not None):
         return join(title, element("p", "There are none: the run is too short."))
@@ -117,7 +117,7 @@ def _mean_map(
 
 
 def _grid_maps(found: Beliefs) -> list[Html]:
-    """Variables with the same grid of points, a row each."""
+    """Return maps of variables with the same grid of points, one row per variable."""
     groups: dict[Grid, list[int]] = {}
     for variable, grid in found.domains.grids.items():
         groups.setdefault(grid, []).append(variable)
@@ -158,10 +158,10 @@ def _grid_map(found: Beliefs, grid: Grid, members: list[int]) -> Html:
 
 
 def _certainty(found: Beliefs) -> Html:
-    """How sure the variables are, all of them in one histogram."""
+    """Return a histogram of the largest probabilities of all variables."""
     top = np.delete(
         found.marginals.top, list(found.domains.grids)
-    )  # a point of a fine grid is never sure
+    )  # values of a fine grid all have small probabilities
     if len(top) <= _SHOW_ALL:
         return Html("")
     counts = np.histogram(np.minimum(top, 1.0), bins=20, range=(0.0, 1.0))[0]
@@ -175,7 +175,7 @@ def _certainty(found: Beliefs) -> Html:
 
 
 def _cards(found: Beliefs) -> Html:
-    """Bars for a few variables: those to look at."""
+    """Return bars for all variables if they are few, else for a selection."""
     legend = "Bars and areas are all chains together; fine marks and lines are single ones."
     variables = len(found.marginals.sizes)
     if variables <= _SHOW_ALL:
@@ -241,7 +241,7 @@ def _curve(found: Beliefs, variable: int, grid: Grid) -> Html:
 
 
 def _table(found: Beliefs) -> Html:
-    """Every variable, or as many as a page can hold, to search in."""
+    """Return a searchable table of the variables, up to its limits of size."""
     rows: list[list[object]] = []
     written = 0
     for variable in range(min(len(found.marginals.sizes), _TABLE_ROWS)):
@@ -274,7 +274,7 @@ def _table(found: Beliefs) -> Html:
 
 
 def _value(found: Beliefs, variable: int, place: int) -> object:
-    """A value as a user knows it, without listing all of a large domain."""
+    """Return a value as users know it, without listing all of a large domain."""
     grid = found.domains.grids.get(variable)
     if grid is not None:
         return f"{grid.low + (grid.high - grid.low) * place / (grid.points - 1):.6g}"
@@ -283,7 +283,7 @@ def _value(found: Beliefs, variable: int, place: int) -> object:
 
 
 def _numbers(found: Beliefs) -> NDArray[np.float64]:
-    """Each value as a number: its grid point, or its place in the domain."""
+    """Return each value as a number: its grid point, or its index in the domain."""
     flat = np.arange(len(found.marginals.pooled)) - np.repeat(
         found.marginals.first, found.marginals.sizes
     )
@@ -309,7 +309,7 @@ def _thinned(shape: tuple[int, ...], what: str) -> str:
 
 
 def _percent(share: float) -> str:
-    """A probability; what is not certain never reads as certain."""
+    """Format a probability without rounding uncertain ones to 0% or 100%."""
     text = f"{share:.1%}"
     if text == "100.0%" and share < 1:
         return ">99.9%"

@@ -1,4 +1,4 @@
-"""HTML whose text is escaped unless it was built here."""
+"""HTML with all text escaped except HTML that was built here."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 from minigibbs.system.text import printable
 
-_LONGEST_NAME = 60  # characters shown; one endless name must not make an endless page
+_LONGEST_NAME = 60  # characters shown, because very long names must not fill the page
 _NO_END = frozenset({"meta", "input", "img", "br"})
 
 
 class Html(str):
-    """Text that is HTML already: only `element` and `join` make it from what users named."""
+    """Text that is already HTML; only `element` and `join` create it from user text."""
 
     __slots__ = ()
 
 
 def element(tag: str, *children: object, **attributes: Any) -> Html:
-    """An element; children and attributes that are not `Html` are escaped.
+    """Return an element; children and attributes that are not `Html` are escaped.
 
-    Attributes that are None are left out, `True` stands alone; `_` is written as `-`, and a last
-    one lets `class_` be said in Python.
+    Attributes that are None are omitted, and `True` writes only the name. `_` is written as `-`. A
+    trailing `_` is removed, so that `class_` is valid in Python.
 
     >>> element("p", "1 < 2", class_="small")
     '<p class="small">1 &lt; 2</p>'
@@ -33,17 +33,17 @@ def element(tag: str, *children: object, **attributes: Any) -> Html:
 
 
 def join(*children: object) -> Html:
-    """Children one after the other."""
+    """Concatenate children."""
     return Html("".join(escape(child) for child in children))
 
 
 def escape(value: object) -> str:
-    """Text as HTML; `Html` as it is."""
+    """Escape text; return `Html` unchanged."""
     return value if isinstance(value, Html) else html.escape(str(value))
 
 
 def cut(text: object) -> str:
-    """What a user named, printable and at a fair length."""
+    """Return user text, printable and of limited length."""
     whole = printable(text)
     return whole if len(whole) <= _LONGEST_NAME else whole[: _LONGEST_NAME - 1] + "…"
 
@@ -54,7 +54,7 @@ def name(text: object) -> Html:
 
 
 def table(head: list[str], rows: list[list[object]], **attributes: Any) -> Html:
-    """A table whose first column names its row."""
+    """Return a table whose first column has the row headers."""
     top = element("tr", *(element("th", cell, scope="col") for cell in head))
     body = [
         element(

@@ -1,7 +1,7 @@
-"""Pictures without a plotting library: lines and areas as SVG, maps as PNG.
+"""Plots without a plotting library: lines and areas as SVG, maps as PNG.
 
-An SVG stretches to the width of the page while its labels are HTML beside it, so that they can be
-read on a telephone too.
+An SVG stretches to the width of the page. Its labels are HTML outside the SVG, so that they stay
+readable on a phone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from minigibbs.results.report.markup import Html, element, join
 
 _WIDTH, _HEIGHT = 1000.0, 300.0
-_MOST_POINTS = 500  # of a line
-MOST_PIXELS = 400  # of a map's side
-COLORS = 8  # of lines, in the style sheet
+_MOST_POINTS = 500  # per line
+MOST_PIXELS = 400  # per side of a map
+COLORS = 8  # number of line colors in the style sheet
 _MAP_STOPS = ((38, 20, 72), (49, 82, 141), (33, 145, 140), (111, 200, 96), (250, 230, 70))
 _KINDS = (
     (68, 119, 170),
@@ -45,7 +45,7 @@ def lines(
     ends: tuple[str, str, str],
     tick: Callable[[float], str],
 ) -> Html:
-    """A line per row of `series`; `ends` label the x axis left, middle and right."""
+    """Plot one line per row of `series`; `ends` label the x axis left, middle and right."""
     low, high = float(series.min()), float(series.max())
     pad = max(0.04 * (high - low), 1e-6 * abs(high)) or 0.5
     low, high = low - pad, high + pad
@@ -70,7 +70,7 @@ def lines(
 def area(
     whole: NDArray[np.float64], chains: NDArray[np.float64], label: str, ends: tuple[str, str, str]
 ) -> Html:
-    """A filled curve, with a thin line for each chain."""
+    """Plot a filled curve, with one thin line per chain."""
     high = max(float(chains.max()), float(whole.max()), 1e-300) * 1.05
     across = np.linspace(0, _WIDTH, len(whole))
     body = _path(across, (1 - whole / high) * _HEIGHT) + f"L{_WIDTH:.0f} 300L0 300Z"
@@ -86,18 +86,18 @@ def area(
 
 
 def columns(counts: NDArray[np.int64], label: str, ends: tuple[str, str, str]) -> Html:
-    """A histogram."""
+    """Plot a histogram."""
     high = max(int(counts.max()), 1)
     return _bars(counts / high, f"{high:,}", label, ends)
 
 
 def shares(values: NDArray[np.float64], label: str, ends: tuple[str, str, str]) -> Html:
-    """A column for each share, from 0 to 100%."""
+    """Plot one column per share, from 0 to 100%."""
     return _bars(values, "100%", label, ends)
 
 
 def _bars(heights: NDArray[np.float64], most: str, label: str, ends: tuple[str, str, str]) -> Html:
-    """Columns of heights from 0 to 1; `most` labels the height 1."""
+    """Plot columns of heights from 0 to 1; `most` labels the height 1."""
     width = _WIDTH / len(heights)
     gap = min(4.0, 0.4 * width)
     bars = [
@@ -116,7 +116,7 @@ def _bars(heights: NDArray[np.float64], most: str, label: str, ends: tuple[str, 
 
 
 def heat(values: NDArray[Any], low: float, high: float, label: str, style: str = "map") -> Html:
-    """A map of numbers from dark (low) to bright (high)."""
+    """Draw a map of numbers from dark (low) to bright (high)."""
     scaled = (values - low) / ((high - low) or 1.0)
     levels = np.clip(np.rint(scaled * 63), 0, 63).astype(np.uint8)
     stops = np.linspace(0, 63, len(_MAP_STOPS))
@@ -127,24 +127,24 @@ def heat(values: NDArray[Any], low: float, high: float, label: str, style: str =
 
 
 def kinds(values: NDArray[Any], label: str) -> Html:
-    """A map of values, each in a color of its own; at most `len(kind_colors())` values."""
+    """Draw a map of values with one color per value; at most `len(kind_colors())` values."""
     return _map(values.astype(np.uint8), np.array(_KINDS, dtype=np.uint8), label)
 
 
 def kind_colors() -> list[str]:
-    """The colors of `kinds`, for its legend."""
+    """Return the colors of `kinds`, for its legend."""
     return [f"rgb({r},{g},{b})" for r, g, b in _KINDS]
 
 
 def scale(low: str, high: str) -> Html:
-    """The legend of `heat`."""
+    """Return the legend of `heat`."""
     stops = ",".join(f"rgb({r},{g},{b})" for r, g, b in _MAP_STOPS)
     bar = element("i", style=f"background:linear-gradient(90deg,{stops})")
     return element("p", element("span", low), bar, element("span", high), class_="scale")
 
 
 def shrink(values: NDArray[Any], most: int = MOST_PIXELS) -> NDArray[Any]:
-    """Evenly spaced rows and columns, `most` of each at most."""
+    """Select evenly spaced rows and columns, at most `most` of each."""
     for axis, length in enumerate(values.shape):
         if length > most:
             chosen = np.linspace(0, length - 1, most).astype(int)
@@ -160,7 +160,7 @@ def _map(
 
 
 def _png(levels: NDArray[np.uint8], palette: NDArray[np.uint8]) -> bytes:
-    """A PNG with a palette: signature, header, palette, packed rows, end."""
+    """Encode a PNG with a palette: signature, header, palette, packed rows, end."""
     height, width = levels.shape
     rows = b"".join(b"\0" + row.tobytes() for row in levels)  # each row unfiltered
     parts = (
@@ -177,7 +177,7 @@ def _png(levels: NDArray[np.uint8], palette: NDArray[np.uint8]) -> bytes:
 
 
 def _kept_places(row: NDArray[np.float64]) -> NDArray[np.int64]:
-    """All points of a short line; of a long one the least and the largest of every stretch."""
+    """Return the points to draw: all of a short line, else the extremes of short intervals."""
     if len(row) <= _MOST_POINTS:
         return np.arange(len(row))
     edges = np.linspace(0, len(row), _MOST_POINTS // 2 + 1).astype(int)
@@ -198,7 +198,7 @@ def _y(value: float, low: float, high: float) -> float:
 
 
 def _ticks(low: float, high: float, about: int = 4) -> list[float]:
-    """Round numbers between two others."""
+    """Return round numbers between two others."""
     rough = (high - low) / about
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(f * size for f in (1, 2, 5, 10) if f * size >= rough)

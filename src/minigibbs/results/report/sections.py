@@ -1,4 +1,4 @@
-"""The parts of the page, each from a run to HTML."""
+"""Sections of the report, as functions from a run to HTML."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from minigibbs.results.run import Run
 
 _MOST_LINES = 8  # chains drawn
-_MOST_OBSERVED = 60  # numbers of observables in the table
+_MOST_OBSERVED = 60  # rows of the table of observables
 _MOST_TRACED = 3  # observables whose traces are drawn
 _MOST_WORST = 12  # rows of the least-converged variables
-_STATS = (  # key, what it is, symbol, what it means
+_STATS = (  # key, label, symbol, meaning
     ("max_degree", "factors at the busiest variable", "Δ", "what a plain Gibbs update looks at"),
     ("local_energy", "largest local energy", "L", "how strongly one variable is tied to others"),
     ("total_energy", "total energy", "Ψ", "the same, summed over all factors"),
@@ -37,7 +37,7 @@ _RECORDED = ("marginals", "draws", "energy")
 
 
 def top(run: Run) -> Html:
-    """Findings, in a box each."""
+    """Return the findings, one box per finding."""
     return join(
         *(
             element(
@@ -52,7 +52,7 @@ def top(run: Run) -> Html:
 
 
 def verdict(answer: Answer) -> Html:
-    """How an answer was found, and what is wrong with it."""
+    """Return the method of an answer and its warnings."""
     level = "good" if not answer.warnings else "doubt"
     told = f"By {answer.method}: {answer.reason}."
     headline = "The answer is exact" if answer.exact else "The answer was sampled"
@@ -66,7 +66,7 @@ def verdict(answer: Answer) -> Html:
 
 
 def answer_facts(answer: Answer) -> Html:
-    """The numbers of an answer, a tile each."""
+    """Return the main numbers of an answer, one tile per number."""
     shown = [("log Z", answer.log_z_text(), "logarithm of the partition function")]
     shown.append(("time", _seconds(answer.seconds), "from question to answer"))
     if not answer.exact:
@@ -80,7 +80,7 @@ def answer_facts(answer: Answer) -> Html:
 
 
 def _words(finding: Finding) -> Html:
-    """A finding's paragraph, with the variable's name set apart."""
+    """Return a finding's paragraph, with the variable's name emphasized."""
     if finding.name is None:
         return join(finding.words)
     before, after = finding.words.split("{}")
@@ -88,7 +88,7 @@ def _words(finding: Finding) -> Html:
 
 
 def facts(run: Run) -> Html:
-    """The numbers of a run, a tile each."""
+    """Return the main numbers of a run, one tile per number."""
     info = run.info
     shown: list[tuple[str, object, str]] = [
         ("chains", info.chains, f"{info.updates // info.chains:,} updates each"),
@@ -115,7 +115,7 @@ def facts(run: Run) -> Html:
 
 
 def model(run: Run | Answer) -> Html:
-    """The model's size."""
+    """Return a table of the model's size."""
     known = run.model
     rows: list[list[object]] = [["variables", f"{len(run.domains):,}", ""]]
     if known is None:
@@ -139,7 +139,7 @@ def model(run: Run | Answer) -> Html:
 
 
 def traces(run: Run) -> Html:
-    """Energy, and error where there was a reference, against updates."""
+    """Return plots against updates of the energy, and of the error if there is a reference."""
     parts: list[Html] = [element("h2", "Traces")]
     updates = run.energy_updates.astype(np.float64)
     if run.energy is None:
@@ -173,7 +173,7 @@ def traces(run: Run) -> Html:
 
 
 def observables(run: Run) -> Html:
-    """What was observed, with errors, and traces of the first few; nothing where nothing was."""
+    """Return a table of the observables and the first few traces; empty without observables."""
     known = run.summary().observables
     if not known:
         return Html("")
@@ -211,7 +211,7 @@ def observables(run: Run) -> Html:
 
 
 def ladder(run: Run) -> Html:
-    """How the levels of a tempered run exchanged states; nothing for other runs."""
+    """Return the swap rates of a tempered run; empty for other runs."""
     found = run.ladder
     if found is None:
         return Html("")
@@ -248,7 +248,7 @@ def _ladder_facts(found: Ladder) -> list[tuple[str, str, str]]:
 
 
 def least_converged(run: Run, found: Beliefs | None) -> Html:
-    """The variables that chains agree on least."""
+    """Return the variables on which chains disagree most."""
     title = element("h2", "Least-converged variables")
     if found is None or len(found.marginals.rows) < 2:
         why = "This needs two chains or more." if found else "Nothing is known of the variables."
@@ -292,7 +292,7 @@ def _worst_note(run: Run, judged: bool) -> Html:
 
 
 def missing(run: Run) -> Html:
-    """What the run did not keep, and how to keep it."""
+    """Return a list of quantities that were not recorded, and how to record them."""
     arrays = _arrays(run)
     use = {
         "marginals": "probabilities from every update",
@@ -318,7 +318,7 @@ def missing(run: Run) -> Html:
 
 
 def again(run: Run) -> Html:
-    """How to make the same run."""
+    """Return the code that repeats the run."""
     info, unit = run.info, _unit(run)
     on = "" if info.backend == "cpu" else f', backend="{info.backend}"'
     scan = "" if info.scan == OWN_SCAN else f'scan="{info.scan}", '
@@ -339,13 +339,13 @@ def again(run: Run) -> Html:
 
 
 def _unit(run: Run) -> int:
-    """Updates of what lengths are given in: a sweep's where a run is made of sweeps, else 1."""
+    """Return the updates per unit of length: a sweep if the run consists of sweeps, else 1."""
     free = max(int(np.count_nonzero(~run.clamped)), 1)
     return free if run.info.scan in (OWN_SCAN, CHROMATIC_SCAN) else 1
 
 
 def _record(run: Run) -> str:
-    """What `mg.sample` was told to record, as code."""
+    """Return the `record` argument of `mg.sample`, as code."""
     kept = [f'"{what}"' for what, array in _arrays(run).items() if array is not None]
     if not kept:
         return "()"
@@ -390,7 +390,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _short(value: float) -> str:
-    """A large number in few characters."""
+    """Format a large number in few characters."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if value >= size:
             return f"{value / size:.3g}{unit}"
