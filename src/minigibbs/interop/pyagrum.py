@@ -1,4 +1,4 @@
-"""pyAgrum's discrete models: Bayesian networks and Markov random fields."""
+"""Conversion of pyAgrum's discrete models: Bayesian networks and Markov random fields."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from minigibbs.system.optional import optional
 def from_pyagrum(model: Any, floor: float | None = None) -> FactorGraph:
     """Convert a pyAgrum model to a factor graph, with the names of variables and labels.
 
-    Each conditional table or factor becomes a factor. States that a factor forbids whatever the
-    others do are removed from their domains, as in UAI files; other zeros are hard constraints.
+    Each conditional table or factor becomes a factor. Values that a factor forbids for all values
+    of its other variables are removed from their domains, as in UAI files. Other zeros are hard
+    constraints.
 
     Parameters
     ----------
     model : pyagrum.BayesNet or pyagrum.MarkovRandomField
         The model.
     floor : float or None, default None
-        Probabilities below it, zeros included, are raised to it, with a warning: that is another
+        Probabilities below it, including zeros, are raised to it, with a warning. This changes the
         model. By default zeros stay zeros.
 
     Returns
@@ -79,18 +80,18 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
     Parameters
     ----------
     graph : FactorGraph
-        The model; implicit factors must be stored first (`graph.stored()`). All factors with the
+        The model. Implicit factors must be stored first (`graph.stored()`). All factors with the
         same variables become one table of exp(log-potential). A variable without factors gets a
-        table of ones, and a clamped one gets a table that forbids its other values.
+        table of ones. A clamped variable gets a table that forbids its other values.
     bayes : bool, default False
         Whether to build a `BayesNet`. The graph must then be a product of conditional
-        probabilities, as one that was read from a network is. States that were removed because
-        they are impossible are left out.
+        probabilities, such as a graph read from a network. The result omits states that were
+        removed as impossible.
 
     Returns
     -------
     pyagrum.MarkovRandomField or pyagrum.BayesNet
-        Labels are text, as pyAgrum has them.
+        Labels are strings, as in pyAgrum.
 
     Raises
     ------
@@ -106,14 +107,14 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
     >>> field.variable("rain").labels()
     ('no', 'yes')
     """
-    with warnings.catch_warnings():  # its parts load late, and crash where warnings are errors
+    with warnings.catch_warnings():  # lazy imports would fail on warnings
         warnings.simplefilter("ignore", DeprecationWarning)
         gum = optional("pyagrum", "pyagrum")
         return _network(gum, graph) if bayes else _field(gum, graph)
 
 
 def _field(gum: Any, graph: FactorGraph) -> Any:
-    """A graph as a `MarkovRandomField`."""
+    """Return a graph as a `MarkovRandomField`."""
     model = gum.MarkovRandomField()
     states = [all_states(graph.domains, v) for v in range(len(graph))]
     names = _add_variables(gum, model, graph, states)
@@ -125,7 +126,7 @@ def _field(gum: Any, graph: FactorGraph) -> Any:
 
 
 def _network(gum: Any, graph: FactorGraph) -> Any:
-    """A graph as a `BayesNet`."""
+    """Return a graph as a `BayesNet`."""
     try:
         found = conditionals(graph, "pyAgrum")
     except FormatError as error:
@@ -145,7 +146,7 @@ def _network(gum: Any, graph: FactorGraph) -> Any:
 def _add_variables(
     gum: Any, model: Any, graph: FactorGraph, states: Iterable[tuple[Any, ...]]
 ) -> list[str]:
-    """Add the variables of a graph to a model; returns their names."""
+    """Add the variables of a graph to a model; return their names."""
     names = [graph.domains.name(v) for v in range(len(graph))]
     for name, row in zip(names, states, strict=True):
         model.add(gum.LabelizedVariable(name, name, unique_names(row)))
@@ -153,7 +154,7 @@ def _add_variables(
 
 
 def _arranged(table: Any, members: list[str], names: tuple[str, ...]) -> Any:
-    """A table with its axes in pyAgrum's order, the last name first."""
+    """Return a table with its axes in pyAgrum's order, the last name first."""
     axes = [members.index(name) for name in reversed(names)]
     return np.ascontiguousarray(table.transpose(axes), dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""What libraries of graphical models share: tables of probabilities over named states."""
+"""Shared functions of probabilistic libraries: tables of probabilities over named states."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
 
-_MOST_ENTRIES = 2**20  # of a table that is written for a factor
+_MOST_ENTRIES = 2**20  # maximum number of entries of a factor's table
 
 
 @checked(GraphError)
 class NamedStates(Domains):
-    """Domains whose labels are all that a value may be called, pruned or not.
+    """Domains whose values are given by the names of states; pruned names are recognized.
 
     Parameters
     ----------
     names
-        The variables' names.
+        The names of the variables.
     states
-        The names of each variable's states, before any were pruned.
+        The names of each variable's states, before pruning.
     kept
-        The numbers of those that are left, for each variable that lost some.
+        The indices of the remaining states, for each variable that lost some.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class NamedStates(Domains):
         super().__init__([len(row) for row in labels], names, dict(enumerate(labels)))
 
     def value(self, variable: int, value: Any) -> int:
-        """The number of a value given by its state's name; a pruned state is refused."""
+        """Return the index of a value from the name of its state; a pruned state is rejected."""
         if not isinstance(value, Hashable) or value not in self.labels[variable]:
             raise GraphError(self._unknown_state(variable, value))
         return super().value(variable, value)
 
     def _unknown_state(self, variable: int, value: Any) -> str:
-        """What an error says of a value that is the name of no state, or of a pruned one."""
+        """Return the error message for a value that names no state, or a pruned one."""
         labels, every = self.labels[variable], self.all_states[variable]
         shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
         text = f"{self.describe(variable)}: expected the name of a state ({shown}), got {value!r}"
@@ -66,7 +66,7 @@ class NamedStates(Domains):
 def tables(
     graph: FactorGraph, library: str
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:
-    """Tables of exp(log-potential), one for each set of variables that share factors."""
+    """Yield tables of exp(log-potential), one per set of variables that share factors."""
     found = {
         scope: _probabilities(e, scope, library) for scope, e in _energies(graph, library).items()
     }
@@ -78,7 +78,7 @@ def tables(
 
 
 def _energies(graph: FactorGraph, library: str) -> dict[tuple[int, ...], NDArray[np.float64]]:
-    """The sum of all factors with the same variables; zeros for a variable that has none."""
+    """Return the sum of all factors with the same variables; zeros for a variable without any."""
     if graph.implicits:
         raise GraphError(
             f"{graph.implicits[0].kind}: a {library} model lists every factor, but this group is "
@@ -116,7 +116,7 @@ def _probabilities(
 def _full(
     table: NDArray[np.float64], scope: tuple[int, ...], domains: Domains
 ) -> NDArray[np.float64]:
-    """A table over all states, with zeros for those that were pruned."""
+    """Return a table over all states, with zeros for pruned states."""
     if not isinstance(domains, NamedStates):
         return table
     full = np.zeros([len(domains.all_states[v]) for v in scope])
@@ -125,7 +125,7 @@ def _full(
 
 
 def all_states(domains: Domains, variable: int) -> tuple[Any, ...]:
-    """The names of a variable's states, those that were pruned included."""
+    """Return the names of a variable's states, including pruned ones."""
     if isinstance(domains, NamedStates):
         return domains.all_states[variable]
     return domains.values(variable)

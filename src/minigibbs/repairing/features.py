@@ -308,7 +308,7 @@ class Featurizer:
         value: NDArray[np.int64],
         mine: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
-        """How alike a candidate is to the text in the cell, from 0 to 1; 0 for the text itself."""
+        """Return a candidate's similarity to the cell's text, in [0, 1]; 0 if they are equal."""
         other = np.flatnonzero(~mine & (own != MISSING))
         pairs, back = np.unique(
             np.stack([own[other], value[other]], axis=1), axis=0, return_inverse=True
