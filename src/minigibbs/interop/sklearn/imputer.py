@@ -305,7 +305,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return given.with_cells(cells)
 
     def _marginals(self, codes: NDArray[np.int64]) -> Any:
-        """Distributions of all cells, as (rows, [array [row, category] per column]) in chunks."""
+        """Yield the distributions in chunks: (rows, one array [row, category] per column)."""
         if not len(codes):
             return
         assert self.structure_ is not None
