@@ -24,7 +24,7 @@ class Cuts:
     edges : array
         Inner edges, increasing. A number x is in bin k if edges[k-1] <= x < edges[k].
     grid : Grid or None
-        If not None, the bins are the points of this grid, and a number is in that of the nearest.
+        If not None, each bin is a point of this grid and has the numbers nearest to it.
     """
 
     def __init__(self, edges: NDArray[np.float64], grid: Grid | None = None) -> None:

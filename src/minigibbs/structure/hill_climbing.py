@@ -29,7 +29,7 @@ _SHORT = 5  # steps without a better network that end a climb after the first
 ADD, DROP, REVERSE = 0, 1, 2
 _IDLE = 2  # rounds without a better network that end the search
 _ANY = -1  # no column in particular
-_ENDED = -1  # returned instead of a column whose family is not scored: the climb has ended
+_ENDED = -1  # returned instead of a column if no family is missing
 _STEPS, _WORSE, _CODES = 0, 1, 2  # entries of `Walk.numbers`
 
 

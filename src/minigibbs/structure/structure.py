@@ -186,13 +186,14 @@ class Structure:
         Parameters
         ----------
         frame : frame, mapping or array
-            Some or all of the columns that the structure was learned from. Numbers get the same
-            bins.
+            Some or all of the columns that the structure was learned from. Numbers are
+            binned with the bins of that table.
 
         Returns
         -------
-        [row, variable] indices of values, -1 if a cell is missing, its value is unknown, or the
-        frame has no such column.
+        ndarray of int
+            [row, variable] indices of values, -1 if a cell is missing, its value is unknown, or the
+            frame has no such column.
         """
         assert self.codes is not None
         return self.codes.rows_of(frame)
