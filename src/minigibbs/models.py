@@ -469,8 +469,8 @@ def dense_crf(
     """Build a fully connected conditional random field over the pixels of an image.
 
     Every pair of pixels with the same label gains compat * k(places) + bilateral_compat * k(places,
-    colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
-    pydensecrf's parameters; a compat of 0 omits a kernel.
+    colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644). The parameters are
+    those of pydensecrf. A compat of 0 omits a kernel.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _LARGEST_SEED = 2**32  # bound of the seeds of dimod's generators
-_SHARES = (1 / 256, 1 / 64, 1 / 16, 1 / 4)  # fractions of the default penalty to try besides it
+_SHARES = (1 / 256, 1 / 64, 1 / 16, 1 / 4)  # other fractions of the default penalty to try
 
 
 if TYPE_CHECKING:  # dimod annotates its attributes as None

@@ -33,9 +33,8 @@ def from_networkx(
 ) -> FactorGraph:
     """Build an Ising or Potts model on an undirected networkx graph.
 
-    The log-potential is beta times the sum of weight * s_i * s_j (Ising) or weight * [x_i == x_j]
-    (Potts) over edges, plus beta times the sum of fields over nodes. Couplings of parallel edges
-    are added.
+    The log-potential is beta times the sum of all couplings and fields. An edge contributes weight
+    * s_i * s_j (Ising) or weight * [x_i == x_j] (Potts). Couplings of parallel edges are added.
 
     Parameters
     ----------
@@ -109,9 +108,9 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     graph : FactorGraph
         The model.
     bipartite : bool, default False
-        Whether to return only the structure, which is possible for any model: one node per variable
-        (`bipartite=0`), one node `(group, factor)` per factor (`bipartite=1`, `kind`), and an edge
-        between each factor and its variables.
+        Whether to return only the structure, which is possible for any model. It has one node per
+        variable (`bipartite=0`), one node `(group, factor)` per factor (`bipartite=1`, `kind`), and
+        an edge between each factor and its variables.
 
     Returns
     -------

@@ -42,8 +42,8 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
     sweeps : int, default 1
         Number of sweeps per step.
     check : bool, default True
-        Whether to compare the graph with the log-density of the model at a few states and at two
-        values of the other variables, and raise if they differ.
+        Whether to compare the graph with the log-density of the model at a few states, and at two
+        values of the other variables. A difference raises an error.
     model : pymc.Model, optional
         As in other step methods of PyMC.
     rng : Generator, optional

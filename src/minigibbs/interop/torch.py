@@ -60,9 +60,9 @@ class Moments:
     exact : bool
         Whether means and gradients are exact.
     gradient_error : dict of tensors
-        After `backward`, the standard errors of the gradient computed by its latest call, in the
-        shapes of the given parameters; 0 if it is exact. The models of a batch are independent, so
-        the errors of a parameter that they share add in quadrature.
+        After `backward`, the standard errors of the gradient from its latest call; 0 if it is
+        exact. They have the shapes of the given parameters. The models of a batch are independent,
+        so the errors of a parameter that they share add in quadrature.
 
     Examples
     --------

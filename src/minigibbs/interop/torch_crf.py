@@ -26,10 +26,10 @@ __all__ = ["DenseCRF"]
 class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Marginals of a fully connected conditional random field, by sampling.
 
-    The log-potential of labels x is the sum of unary[i, x_i] over points i, and of weight_k *
-    k(f_i, f_j) over kernels k and pairs of points with the same label. The gradients with respect
-    to the unaries and the kernel weights are covariances. They are estimated from the same states
-    as the marginals.
+    The log-potential of labels x has two parts: the sum of unary[i, x_i] over points i, and the sum
+    of weight_k * k(f_i, f_j) over kernels k and pairs of points with the same label. The gradients
+    with respect to the unaries and the kernel weights are covariances. They are estimated from the
+    same states as the marginals.
 
     Parameters
     ----------

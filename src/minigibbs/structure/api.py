@@ -70,8 +70,9 @@ def learn_structure(
     ----------
     frame : frame, mapping or array
         One row per case, one column per variable: a frame of pandas, Polars or PyArrow, a mapping
-        from names to columns, or a two-dimensional array, whose columns are called x0, x1 and so
-        on. Cells are labels: text, numbers, truth values. None, NaN and masked cells are missing.
+        from names to columns, or a two-dimensional array. Columns of an array are called x0, x1 and
+        so on. Cells are labels: text, numbers, truth values. None, NaN and masked cells are
+        missing.
     method : {"tree", "pairwise", "network"}, default "tree"
         "tree": the best forest, by Chow and Liu. "pairwise": a pairwise Markov network, by
         pseudo-likelihood with a group penalty. "network": a Bayesian network, by hill climbing
@@ -82,8 +83,8 @@ def learn_structure(
         "ebic", the extended BIC, which chooses the penalty.
     bins : int, Grid, sequence of float or mapping, optional
         Bins of numeric columns with more than 20 distinct numbers: a number of quantiles, inner
-        edges, or a `Grid`, whose nearest point represents a number. By default 5 quantiles. A
-        mapping gives bins by column; a column that it names is always binned.
+        edges, or a `Grid`. A number belongs to the nearest point of a grid. By default 5 quantiles.
+        A mapping gives bins by column; a column that it names is always binned.
     required : list of pairs of str, default ()
         Edges (parent, child) that must be present. Trees and pairwise networks ignore the
         direction.
@@ -104,8 +105,8 @@ def learn_structure(
     restarts : int, optional
         Networks: rounds of further climbs. In a round every column in turn loses its edges and gets
         the best edges again. Two rounds without a better network end the search. By default at most
-        10; tables of more than a million cells then use a random sample of rows, and one climb on
-        all rows starts from the network found.
+        10 rounds. Tables of more than a million cells then use a random sample of rows for the
+        rounds. One climb on all rows starts from the network that they find.
     pseudocount : float, default 1.0
         Trees and networks: total weight of the uniform Dirichlet prior of a conditional table. 0
         gives relative frequencies.

@@ -38,9 +38,9 @@ def confidences(
     Returns
     -------
     tuple
-        [a, b] the share of tables with an edge between a and b; [a, b] the share of these tables
-        whose edge leads from a to b, where an undetermined direction counts as half; and the number
-        of tables used.
+        Three results: [a, b] the share of tables with an edge between a and b; [a, b] the share of
+        these tables whose edge leads from a to b; and the number of tables used. An edge without a
+        determined direction counts as half in each direction.
     """
     present = np.zeros((table.columns, table.columns))
     towards = np.zeros_like(present)

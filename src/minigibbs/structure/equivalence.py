@@ -62,8 +62,8 @@ def _follows(
 def class_distance(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> int:
     """Return the structural Hamming distance between two networks' equivalence classes.
 
-    It is the number of pairs of columns whose edge is present in one class only, or has different
-    directions, or has a direction in one class only.
+    It counts pairs of columns. The edge of a counted pair is present in one class only, or has
+    different directions, or has a direction in one class only.
     """
     total = 0
     patterns = []

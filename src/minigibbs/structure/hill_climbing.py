@@ -2,9 +2,9 @@
 
 A step adds, drops or reverses the edge that raises the score most, or lowers it least. Recently
 visited networks are tabu. A climb ends after a number of steps without a new best network. Further
-rounds follow the optimal reinsertion of Moore and Wong (ICML 2003): every column in turn loses its
-edges, gets the parents or the children that raise the score, and the network climbs again. A round
-begins at an equivalent network, which is found by reversing covered edges at random.
+rounds follow the optimal reinsertion of Moore and Wong (ICML 2003). Every column in turn loses its
+edges and gets the parents or the children that raise the score. Then the network climbs again. A
+round begins at an equivalent network, which is found by reversing covered edges at random.
 
 The search is compiled. It returns to Python when it needs a family that was not scored yet.
 """

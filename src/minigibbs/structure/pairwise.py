@@ -4,7 +4,7 @@ Every column has fields, and every pair of columns has a table. The objective is
 pseudo-likelihood minus penalty * sum of the Frobenius norms of the tables. A table is stored by
 contrasts that sum to zero over each of its columns, so that it contains no fields.
 The penalty decreases along a path. At each point the nonzero tables are fitted again without
-penalty, and the extended BIC chooses the point: twice the log pseudo-likelihood, minus 2 *
+penalty, and the extended BIC chooses the point. It is twice the log pseudo-likelihood, minus 2 *
 (log(rows) + 4 * gamma * log(columns)) per table parameter. Both ends of an edge include its
 parameters, hence the factor 2. Edges with a smaller gain than their share of this penalty are then
 dropped.
