@@ -23,7 +23,7 @@ def _apart():
 
 
 def _tables():
-    """Return tables of three variables with hard constraints, and weights above and below 1."""
+    """Return a graph of tables with three variables, hard constraints, and weights around 1."""
     rng = np.random.default_rng(2)
     energy = rng.normal(0, 0.8, (2, 2, 3, 4))
     energy[0, 1, 2, :2] = energy[0, 0, 0, 3] = energy[1, :, 1, 0] = ZERO
@@ -47,7 +47,7 @@ def _colors():
 
 
 def _large():
-    """Return large domains with forbidden values, and pairs without constraints."""
+    """Return a graph of large domains with forbidden values, and pairs without constraints."""
     rng = np.random.default_rng(5)
     energy = rng.normal(0, 0.6, (2, 20))
     energy[0, ::3] = energy[1, 1::2] = ZERO
@@ -56,7 +56,7 @@ def _large():
 
 
 def _clamped():
-    """Return evidence for which hard constraints of a table forbid values of other variables."""
+    """Return a graph whose evidence and hard constraints forbid values of free variables."""
     implies = mg.Table([[0, 1], [1, 2], [2, 3]], [[0.3, 0.0], [ZERO, 0.5]])
     pairs = mg.Ising([1, 2, 3], [4, 4, 4], [0.5, -0.4, 0.3])
     return mg.FactorGraph([2] * 5, [implies, pairs]).condition({1: 1})

@@ -208,7 +208,7 @@ GLASS = glass(60, 0.5)  # many weak couplings that cancel
 
 
 def _strong_rank():
-    """Return two patterns, one of them overwhelming; ties are decided by the other and by pairs."""
+    """Return a graph of two patterns, one overwhelming; the other and stored pairs decide ties."""
     patterns = np.array([[12.7, 0.3], [12.7, -0.4], [-12.7, 0.5], [0.0, 0.6], [0.0, -0.7]])
     return mg.FactorGraph([2] * 5, [mg.LowRank(patterns), mg.Ising([0, 1], [3, 4], [0.3, -0.2])])
 
@@ -240,7 +240,7 @@ ZOO = {
 
 
 def _fields():
-    """Return attractive pairs, strong and weak, between domains of different sizes, with fields."""
+    """Return a graph of attractive pairs, strong and weak, between domains of different sizes."""
     return mg.FactorGraph(
         [3, 2, 4, 1],
         [

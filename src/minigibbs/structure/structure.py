@@ -186,8 +186,8 @@ class Structure:
         Parameters
         ----------
         frame : frame, mapping or array
-            Some or all of the columns that the structure was learned from. Numbers are
-            binned with the bins of that table.
+            Some or all of the columns that the structure was learned from. Numbers get the same
+            bins as in learning.
 
         Returns
         -------
