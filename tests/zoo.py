@@ -82,7 +82,7 @@ def _evidence():
 
 
 def _large():
-    """Return domains so large that only touched values are evaluated, with repulsion."""
+    """Return a graph of domains so large that only touched values are evaluated."""
     rng = np.random.default_rng(5)
     return mg.FactorGraph(
         [20, 3, 18],
@@ -114,7 +114,7 @@ def _low_rank():
 
 
 def _several():
-    """Return a lattice, a Hopfield term, equal pairs and stored factors; domains of all sizes."""
+    """Return a graph of a lattice, a Hopfield term, equal pairs and stored factors."""
     rng = np.random.default_rng(10)
     return mg.FactorGraph(
         [3, 2, 3, 18],
@@ -129,7 +129,7 @@ def _several():
 
 
 def _points(kernel, weight, kind="potts", norms=None, values=3, n=5, **options):
-    """Return points on a plane, two of which coincide; a unary factor breaks the symmetry."""
+    """Return a graph of points on a plane, two of which coincide, with a unary factor."""
     rng = np.random.default_rng(11)
     places = rng.normal(0, 1.0, (n, 2))
     places[-1] = places[0]
@@ -252,7 +252,7 @@ def _fields():
 
 
 def _held():
-    """Return attraction between free and unequal clamped variables; one clamped value repels."""
+    """Return a graph of free and unequal clamped variables that attract; one value repels."""
     graph = mg.FactorGraph(
         [3] * 6,
         [
