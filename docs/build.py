@@ -1,6 +1,6 @@
-"""The chapters of the reference, and the tutorial's pictures, made by running it.
+"""Chapters of the reference, and the tutorial's pictures, which are made by running it.
 
-`make docs` runs it before it builds the site; nothing is fetched, and it takes seconds.
+`make docs` runs this before it builds the site. Nothing is downloaded, and it takes seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import minigibbs
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "images" / "tutorial"
 
-# Every public name in one chapter; a test refuses a name that has none.
+# Every public name is in one chapter; a test rejects a name without a chapter.
 CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical", "NoisyMax", "add_noisy_max"],
@@ -100,7 +100,7 @@ CHAPTERS: dict[str, list[str]] = {
         "MissingDependencyError",
     ],
 }
-# Names that are public where they are, and not in `minigibbs` itself.
+# Names that are public in their modules, but not in `minigibbs` itself.
 INSIDE = {
     "Results": [
         "results.observed.Observations",
@@ -130,7 +130,7 @@ INSIDE = {
 
 
 _MARGINALS = ["marginals", "standard_errors", "marginal", "interval", "to_pandas"]
-# Members of classes that the reference shows, and that a test reads. Other classes show none.
+# Members of classes that the reference shows; a test reads this list. Other classes show none.
 MEMBERS = {
     "FactorGraph": [
         "log_potential",
@@ -280,7 +280,7 @@ MEMBERS = {
         "score_samples",
     ],
 }
-# Classes that users get back, with the members that are hooks for contributors.
+# Classes of results, with those members that are hooks for contributors.
 RESULTS: dict[str, list[str]] = {
     "Answer": ["shares", "known", "clamped", "model", "expected", "rows", "log_z_text", "load"],
     "Answers": ["columns", "flat", "rows"],
@@ -319,7 +319,7 @@ RESULTS: dict[str, list[str]] = {
 
 
 def inside_module(name: str) -> list[str]:
-    """The public names of a module such as `theory`, each with its path; none of a class."""
+    """Return the public names of a module such as `theory`, with their paths; none for a class."""
     module = getattr(minigibbs, name, None)
     if not inspect.ismodule(module):
         return []
@@ -329,19 +329,19 @@ def inside_module(name: str) -> list[str]:
 
 
 def _is_local(thing: Any, module: Any) -> bool:
-    """Whether a function or class is public and defined in a module."""
+    """Return whether a function or class is public and defined in a module."""
     own = getattr(thing, "__module__", "") == module.__name__
     return own and not getattr(thing, "__name__", "_").startswith("_")
 
 
 def tutorial_blocks() -> list[tuple[str, str]]:
-    """The tutorial's code, and what it is said to print."""
+    """Return the code blocks of the tutorial, and their stated output."""
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     return re.findall(r"```python\n(.*?)```\n(?:```text\n(.*?)```\n)?", text, re.DOTALL)
 
 
 def run_tutorial(folder: Path) -> list[str]:
-    """Run the tutorial's code in a folder; returns what each block printed."""
+    """Run the tutorial's code in a folder; return the output of each block."""
     names: dict[str, Any] = {}
     printed = []
     with contextlib.chdir(folder):
@@ -354,7 +354,7 @@ def run_tutorial(folder: Path) -> list[str]:
 
 
 def photograph(page: Path, picture: Path) -> None:
-    """A picture of a page, where there is a browser to take it with."""
+    """Take a picture of a page, if a browser is installed."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is not None:
         options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,1500"]

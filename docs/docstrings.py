@@ -1,4 +1,4 @@
-"""How docstrings are read for the site: Markdown, links to names, comments beside fields."""
+"""Conversion of docstrings for the site: Markdown, links to names, comments of fields."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FIELD = re.compile(r"^    [a-z]\w*: .*?  # (.*)$")
 
 
 class Docstrings(griffe.Extension):
-    """Escape what Markdown would see in formulas; the comment beside a field is its docstring."""
+    """Escape Markdown characters in formulas, and use the comment of a field as its docstring."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Called for every module, class and function as it is read."""
+        """Escape the docstring of a module, class or function."""
         if obj.docstring is not None:
             obj.docstring.value = escaped(obj.docstring.value)
 
@@ -34,7 +34,7 @@ class Docstrings(griffe.Extension):
                     parameter.default = repr(value)
 
     def on_attribute(self, *, attr: griffe.Attribute, **kwargs: Any) -> None:
-        """Called for every field and property."""
+        """Set the docstring of a field from its comment."""
         if attr.docstring is None and attr.lineno is not None:
             comment = FIELD.match(attr.lines_collection[attr.filepath][attr.lineno - 1])
             if comment:
@@ -42,14 +42,14 @@ class Docstrings(griffe.Extension):
 
 
 def escaped(doc: str) -> str:
-    r"""A docstring as Markdown: formulas are not emphasis or tags, examples are code.
+    r"""Return a docstring as Markdown: formulas are not emphasis or tags, examples are code.
 
     >>> escaped("a*b and `a*b`")
     'a\\*b and `a*b`'
     """
     out, example, section = [], False, False
     for line in [*doc.split("\n"), ""]:
-        section = section or line.strip() == "Examples"  # whose code is found without fences
+        section = section or line.strip() == "Examples"  # its code needs no fences
         begins = line.lstrip().startswith(">>>") and not example
         ends = example and not line.strip()
         if (begins or ends) and not section:
@@ -68,7 +68,7 @@ def _escaped_line(text: str) -> str:
 
 
 def linked(text: str) -> str:
-    """Public names in backticks lead to the reference.
+    """Turn public names in backticks into links to the reference.
 
     >>> linked("`mg.sample(graph)` and `mg.no_such_name`")
     '[`mg.sample(graph)`][minigibbs.sample] and `mg.no_such_name`'

@@ -1,7 +1,7 @@
-"""The gallery: examples as pages and notebooks; `make gallery` runs them and keeps their pictures.
+"""The gallery: examples as pages and notebooks; `make gallery` updates pictures and output.
 
-An example is a file of examples/. The first line of its docstring is its title, the rest its text.
-It prints what it found, draws `NAME.png` in the folder it runs in, and `# %%` begins a new cell of
+An example is a file of examples/. The first line of its docstring is the title, the rest is the
+text. It prints its findings and draws `NAME.png` in the current folder. `# %%` begins a new cell of
 the notebook.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 DOCS = Path(__file__).parent
-FOLDER = DOCS / "gallery"  # of pictures, and what examples printed
-# What is shown first; all others follow by name.
+FOLDER = DOCS / "gallery"  # for pictures and printed output of examples
+# Examples that are shown first; all others follow by name.
 FIRST = ["photograph", "who_is_who", "rna_family", "many_chains", "spin_glass", "dirty_table"]
 
 
@@ -32,17 +32,17 @@ class Example(NamedTuple):
 
     @property
     def picture(self) -> Path:
-        """What it draws."""
+        """The picture that it draws."""
         return FOLDER / f"{self.path.stem}.png"
 
     @property
     def printed(self) -> Path:
-        """What it prints."""
+        """The file of its printed output."""
         return FOLDER / f"{self.path.stem}.txt"
 
 
 def examples() -> list[Example]:
-    """All examples, in the gallery's order."""
+    """Return all examples, in the order of the gallery."""
     found = {path.stem: path for path in sorted((DOCS.parent / "examples").glob("*.py"))}
     return [read(found[name]) for name in FIRST] + [
         read(path) for name, path in found.items() if name not in FIRST
@@ -50,7 +50,7 @@ def examples() -> list[Example]:
 
 
 def read(path: Path) -> Example:
-    """An example's parts."""
+    """Read the parts of an example."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     title, _, text = (ast.get_docstring(tree) or "").partition("\n")
@@ -59,7 +59,7 @@ def read(path: Path) -> Example:
 
 
 def page(example: Example) -> str:
-    """An example as a page of the site, beside its picture."""
+    """Return an example as a page of the site, with its picture."""
     name = example.path.stem
     if not (example.picture.exists() and example.printed.exists()):
         sys.exit(f"examples/{name}.py has no picture yet: make gallery EXAMPLES={name}")
@@ -76,7 +76,7 @@ def page(example: Example) -> str:
 
 
 def cards() -> str:
-    """All examples with their pictures, for the gallery's own page."""
+    """Return all examples with their pictures, for the page of the gallery."""
     made = [
         f'<a href="{e.path.stem}/"><img src="{e.path.stem}.png" alt=""><br>{e.title}</a>'
         for e in examples()
@@ -85,7 +85,7 @@ def cards() -> str:
 
 
 def notebook(example: Example) -> str:
-    """An example as a notebook."""
+    """Return an example as a notebook."""
     cells = [_cell("markdown", f"# {example.title}\n\n{example.text}")]
     cells += [_cell("code", part) for part in re.split(r"^# %%.*\n", example.code, flags=re.M)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -101,7 +101,7 @@ def _cell(kind: str, text: str) -> dict[str, object]:
 
 
 def main(names: list[str]) -> None:
-    """Run the examples named, or all; keep their pictures and what they print."""
+    """Run the named examples, or all; store their pictures and output."""
     FOLDER.mkdir(exist_ok=True)
     for example in examples():
         if names and example.path.stem not in names:

@@ -1,9 +1,9 @@
-"""Lay out the site's pages in build/docs, from where any builder of Markdown takes them.
+"""Lay out the site's pages in build/docs, where any builder of Markdown can read them.
 
-Copied are the pages of docs/, CONTRIBUTING and its siblings, tables of benchmarks; made are a page
-for each chapter of the reference and each example of the gallery. Links become those of the site,
-names in backticks lead to the reference, formulas become MathML. build/mkdocs.yml is mkdocs.yml
-with every page in its navigation.
+The pages of docs/, CONTRIBUTING and similar files, and benchmark tables are copied. Each chapter of
+the reference and each example of the gallery gets a generated page. Links become links of the site,
+names in backticks become links to the reference, and formulas become MathML. build/mkdocs.yml is
+mkdocs.yml with every page in its navigation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FORMULA = re.compile(
 
 
 def main() -> None:
-    """Write the pages and the configuration anew."""
+    """Write the pages and the configuration, replacing earlier ones."""
     shutil.rmtree(STAGE, ignore_errors=True)
     ignored = shutil.ignore_patterns("*.py", "__pycache__", "*.md", "*.txt")
     shutil.copytree(DOCS, STAGE, ignore=ignored)
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def pages() -> dict[str, str]:
-    """Every page by its place on the site, as it stands in the repository or is made."""
+    """Return every page by its path on the site, whether stored or generated."""
     found = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
     found |= {name: ROOT / name for name in OUTSIDE if name.endswith(".md")}
     written = {name: path.read_text(encoding="utf-8") for name, path in found.items()}
@@ -78,13 +78,13 @@ def pages() -> dict[str, str]:
 
 
 def _wide(name: str) -> str:
-    """Space for pictures and code, where a column beside them would be empty."""
+    """Return front matter that hides the side column of a page where it would be empty."""
     hidden = "navigation" if name == "README.md" else "toc" if name.startswith("gallery") else ""
     return f"---\nhide: [{hidden}]\n---\n\n" if hidden else ""
 
 
 def configuration() -> dict[str, Any]:
-    """mkdocs.yml with every page in its navigation."""
+    """Return mkdocs.yml with every page in its navigation."""
     base = re.sub(r"!ENV \[.*?\]", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     sections = {name: page for entry in yaml.safe_load(base)["nav"] for name, page in entry.items()}
     named = {page for pages in sections.values() for page in pages}
@@ -108,12 +108,12 @@ def finished(markdown: str, uri: str) -> str:
 
 
 def _formulas(markdown: str) -> str:
-    """MathML, which browsers show by themselves; dollars in code stay."""
+    """Convert formulas to MathML, which browsers show without scripts; dollars in code stay."""
 
     def set_formula(found: re.Match[str]) -> str:
         block = found[1] is not None
         math = convert((found[1] or found[2]).strip(), display="block" if block else "inline")
-        # in a span: a line that began with <math> would be taken for a block
+        # in a span, since a line that begins with <math> would become a block
         return f"\n<div>{math}</div>\n" if block else f"<span>{math}</span>"
 
     return FORMULA.sub(set_formula, markdown)
@@ -130,14 +130,14 @@ def _chapter(chapter: str) -> str:
 
 
 def _entry(name: str) -> str:
-    """A public name with the members that users call, inherited ones included."""
+    """Return the entry of a public name, with its public members, including inherited ones."""
     members = json.dumps(build.MEMBERS.get(name.split(".")[-1]) or False)
     options = f"    options:\n      members: {members}\n      inherited_members: {members}\n"
     return f"::: minigibbs.{name}\n{options}"
 
 
 def _commands() -> str:
-    """The help of every command, as a terminal shows it."""
+    """Return the help of every command, as a terminal shows it."""
     parts = []
     for name, command in get_command(app).commands.items():
         context = command.context_class(
@@ -148,7 +148,7 @@ def _commands() -> str:
 
 
 def _links(markdown: str, uri: str) -> str:
-    """Links as they are in the repository become links of the site."""
+    """Convert links of the repository to links of the site."""
     here = posixpath.dirname(uri if uri in OUTSIDE else f"docs/{uri}")
 
     def turned(found: re.Match[str]) -> str:
@@ -168,7 +168,7 @@ def _links(markdown: str, uri: str) -> str:
 
 
 def _names(markdown: str) -> str:
-    """Public names lead to the reference, but not in headings."""
+    """Convert public names to links to the reference, except in headings."""
     lines = markdown.split("\n")
     return "\n".join(line if line.startswith("#") else linked(line) for line in lines)
 

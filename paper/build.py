@@ -1,7 +1,6 @@
 """Build the paper: `make paper` writes build/paper/minigibbs.pdf.
 
-Every measured number and figure comes from benchmarks/results. A row that is not there any more is
-an error.
+Every measured number and figure comes from benchmarks/results. A missing row is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ USED = ("flagship", "real", "clusters", "sparse", "gpu", "learning", "conditiona
 
 
 def numbers() -> dict[str, Any]:
-    """Read all that the text quotes from the tables of results."""
+    """Read all numbers that the text quotes from the tables of results."""
     tables = {name: Table.read(RESULTS / f"{name}.md") for name in USED}
     potts = "the paper's Potts model, n = 400, D = 10"
     flagship, sparse = tables["flagship"], tables["sparse"]
@@ -71,7 +70,7 @@ def numbers() -> dict[str, Any]:
 
 
 def _real(table: Table) -> list[list[str]]:
-    """Rows of the table per effective sample: model, n, Delta, L, gain over plain Gibbs."""
+    """Return rows of the table per effective sample: model, n, Delta, L, gain over plain Gibbs."""
     gains = {name: gain for name, _, gain in real(table)}
     rows = []
     for group, what, measured in table.rows:
@@ -82,7 +81,7 @@ def _real(table: Table) -> list[list[str]]:
 
 
 def settings() -> list[str]:
-    """When and with which version the tables were measured, a sentence per machine."""
+    """Return the dates and versions of the measurements, one sentence per machine."""
     machines: dict[str, list[str]] = {}
     for name in USED:
         lines = (RESULTS / f"{name}.md").read_text(encoding="utf-8").splitlines()
@@ -92,7 +91,7 @@ def settings() -> list[str]:
 
 
 def coverage(path: Path) -> dict[str, Any]:
-    """The tables of the coverage benchmark: intervals by model, learned parameters, verdicts."""
+    """Return tables of the coverage benchmark: intervals by model, learned parameters, verdicts."""
     judged: dict[str, dict[str, str]] = {}
     others, learned, healthy, unhealthy = [], [], [], []
     for _, what, measured in Table.read(path).rows:
@@ -126,7 +125,7 @@ def coverage(path: Path) -> dict[str, Any]:
 
 
 def build(form: str = "pdf") -> list[Path]:
-    """Write the paper as one PDF, or as a picture per page."""
+    """Write the paper as one PDF, or as one picture per page."""
     import typst
 
     OUT.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What every test runs under."""
+"""Settings and fixtures of all tests."""
 
 import json
 import os
@@ -11,12 +11,12 @@ from minigibbs.explanation import costs
 from tests.explanation.test_explain import COSTS
 from tests.paths import ROOT
 
-# Tests send Ctrl-C. Under `nohup`, or in a background job, it would be ignored here and in every
-# program that a test starts.
+# Tests send Ctrl-C. Under `nohup`, or in a background job, this process and every program that a
+# test starts would ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Bytecode is kept, also where the environment says otherwise. Without it every worker rewrites the
-# assertions of all tests, and every program that a test starts compiles all that it imports.
+# Bytecode is stored, even if the environment disables it. Otherwise every worker rewrites the
+# assertions of all tests, and every program that a test starts compiles all of its imports.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -28,7 +28,7 @@ PACKAGES = {path.parent.name for path in (ROOT / "src" / "minigibbs").glob("*/__
 def pytest_collection_modifyitems(items):
     """Mark the first test of every file that tests a package as quick; see CONTRIBUTING.md.
 
-    Tests of runs in the CUDA simulator share one long fixture, and are left out.
+    Tests of runs in the CUDA simulator share one long fixture, and are excluded.
     """
     seen = set()
     for item in items:
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True, scope="session")
 def _known_costs(tmp_path_factory):
-    """Costs that are known already: no test, and no program it starts, measures the machine."""
+    """Provide known costs: no test, and no program that it starts, measures the machine."""
     folder = tmp_path_factory.mktemp("cache")
     (folder / "minigibbs").mkdir()
     known = {"machine": costs._machine(), "costs": COSTS}

@@ -9,12 +9,12 @@ NOT_BOTH = [[0.0, 0.0], [0.0, ZERO]]
 
 
 def differ(values):
-    """A table that forbids two variables to be the same."""
+    """Return a table that forbids two variables to have the same value."""
     return np.where(np.eye(values) > 0, ZERO, 0.0)
 
 
 def _apart():
-    """No two neighbors of a ring may both be 1, with weak factors beside."""
+    """Return a ring in which no two neighbors may both be 1, with additional weak factors."""
     ring = [[k, (k + 1) % 5] for k in range(5)]
     weak = mg.Ising([0, 1, 2], [2, 3, 4], [0.4, -0.3, 0.5])
     return mg.FactorGraph(
@@ -23,7 +23,7 @@ def _apart():
 
 
 def _tables():
-    """Tables of three variables with hard constraints, and weights above and below 1."""
+    """Return a graph of tables with three variables, hard constraints, and weights around 1."""
     rng = np.random.default_rng(2)
     energy = rng.normal(0, 0.8, (2, 2, 3, 4))
     energy[0, 1, 2, :2] = energy[0, 0, 0, 3] = energy[1, :, 1, 0] = ZERO
@@ -39,7 +39,7 @@ def _tables():
 
 
 def _colors():
-    """Neighbors of a path of four colors differ; some colors are dearer."""
+    """Return a path of four colors whose neighbors differ; some colors are less probable."""
     rng = np.random.default_rng(4)
     near = mg.Table([[0, 1], [1, 2], [2, 3]], differ(4))
     far = mg.Potts([0, 1, 0], [2, 3, 3], [0.5, -0.4, 0.3])
@@ -47,7 +47,7 @@ def _colors():
 
 
 def _large():
-    """A large domain of which some values are forbidden, and pairs alone beside."""
+    """Return a graph of large domains with forbidden values, and pairs without constraints."""
     rng = np.random.default_rng(5)
     energy = rng.normal(0, 0.6, (2, 20))
     energy[0, ::3] = energy[1, 1::2] = ZERO
@@ -56,7 +56,7 @@ def _large():
 
 
 def _clamped():
-    """Evidence for which the hard constraints of a table forbid values of other variables."""
+    """Return a graph whose evidence and hard constraints forbid values of free variables."""
     implies = mg.Table([[0, 1], [1, 2], [2, 3]], [[0.3, 0.0], [ZERO, 0.5]])
     pairs = mg.Ising([1, 2, 3], [4, 4, 4], [0.5, -0.4, 0.3])
     return mg.FactorGraph([2] * 5, [implies, pairs]).condition({1: 1})
@@ -72,7 +72,7 @@ HARD = {
 
 
 def random_hard(rng, variables=6, factors=6, share=0.5, most=3):
-    """A random graph with many hard constraints: often of low treewidth, sometimes impossible."""
+    """Return a random graph with many hard constraints: often of low treewidth, or impossible."""
     sizes = rng.integers(1, most + 1, variables)
     groups = []
     for _ in range(factors):

@@ -1,4 +1,4 @@
-"""Runs a sampler on many independent starts in compiled code, and tests the final distribution."""
+"""Tests of samplers: run compiled code from many independent starts, test the final states."""
 
 import numpy as np
 from scipy import stats
@@ -10,8 +10,8 @@ from minigibbs.running.backends.cpu import CpuGroup, advance, cpu_group
 from minigibbs.running.request import Options
 from minigibbs.samplers.base import begin_sweeps, carries, sweep
 
-# One test in 10,000 fails on correct code for an unlucky seed; seeds are fixed, so a test that
-# passed once passes until the code or the stream changes.
+# One test in 10,000 fails on correct code with an unlucky seed. Seeds are fixed, so a test that
+# passed once passes until the code or the random stream changes.
 FALSE_ALARM = 1e-4
 
 
@@ -33,7 +33,7 @@ def _advance_each(data, model, chain, scan, recorder, states, carried, updates):
 
 
 def recording(options):
-    """Options of a run with the parts of `mg.Record` gathered, so that tests can vary each."""
+    """Return options of a run with those of `mg.Record` collected, so that tests can vary each."""
     options = dict(options)
     names = options.pop("record", ("marginals", "energy"))
     parts = {key: options.pop(name) for name, key in _PARTS.items() if name in options}
@@ -52,20 +52,20 @@ PLAIN = {"warmup": 0, "start": "random"}
 
 
 def sample(graph, *arguments, **options):
-    """`mg.sample`, with `thin`, `record_variables` and `record_chains` given one by one.
+    """Call `mg.sample` with `thin`, `record_variables` and `record_chains` as separate options.
 
-    By default without a warm-up and from random states.
+    The default has no warm-up and random initial states.
     """
     return mg.sample(graph, *arguments, **PLAIN | recording(options))
 
 
 def sample_until(graph, *arguments, **options):
-    """The same for `mg.sample_until`."""
+    """Call `mg.sample_until` with the same options."""
     return mg.sample_until(graph, *arguments, **PLAIN | recording(options))
 
 
 def advance_each(graph, sampler, states, updates, seed, scan="random", carried=None):
-    """Run `updates` updates from each of many states; returns final states, running sums, tally."""
+    """Make `updates` updates from each of many states; return final states, running sums, tally."""
     plan = Options(sampler=sampler, chains=1, seed=0, scan=scan, record=()).plan(graph, 1, 1)
     stream = np.random.SeedSequence(seed).generate_state(4, np.uint64)
     data = sampler.prepare(graph)
@@ -81,7 +81,7 @@ def advance_each(graph, sampler, states, updates, seed, scan="random", carried=N
 
 
 def begun(graph, sampler, states):
-    """Running sums of chains that begin in these states, by the sampler's own `begin`."""
+    """Return the running sums of chains that begin in these states, from the sampler's `begin`."""
     plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 1, 1)
     data, stream = sampler.prepare(graph), np.zeros(4, np.uint64)
     states, inverse = np.unique(np.array(states, graph.state_type), axis=0, return_inverse=True)
@@ -94,7 +94,7 @@ def begun(graph, sampler, states):
 
 
 def sweep_each(graph, sampler, states, sweeps, seed, data=None):
-    """Make `sweeps` sweeps from each of many states; returns final states and the tally."""
+    """Make `sweeps` sweeps from each of many states; return final states and the tally."""
     plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 1, len(graph))
     stream = np.random.SeedSequence(seed).generate_state(4, np.uint64)
     data = sampler.prepare(graph) if data is None else data
@@ -115,7 +115,7 @@ def _sweep_each(data, model, chain, replicas, states, sweeps):
 
 
 def coarse(graph):
-    """The same graph of few points with tables so small that an entry has several points."""
+    """Give a graph of few points tables so small that an entry has several points; return it."""
     for group in graph.implicits:
         vars(group)["tables"] = make_tables(group.tree, group.rule, 3, 2)
         words = group.tables.slots[:, :, 1]
@@ -124,22 +124,22 @@ def coarse(graph):
 
 
 def state_numbers(graph, states):
-    """Each state's place in `naive.states`."""
+    """Return each state's index in `naive.states`."""
     sizes = np.where(graph.evidence < 0, graph.sizes, 1)
     values = np.where(graph.evidence < 0, states, 0)
     return np.ravel_multi_index(tuple(values.T.astype(np.int64)), tuple(sizes))
 
 
 def chi_square(numbers, probabilities):
-    """The p-value of counts against exact probabilities; rare cells are pooled to expect 5."""
+    """Return the p-value of counts against probabilities; rare cells are pooled to expect 5."""
     counts = np.bincount(numbers, minlength=len(probabilities))
     expected = probabilities * len(numbers)
     order = np.argsort(expected)
-    pool = np.cumsum(np.cumsum(expected[order]) >= 5.0)  # the first cells, until they expect 5
+    pool = np.cumsum(np.cumsum(expected[order]) >= 5.0)  # the rarest cells, until they expect 5
     pool[pool > 0] = np.arange(1, np.count_nonzero(pool) + 1)
     counts, expected = np.bincount(pool, counts[order]), np.bincount(pool, expected[order])
     counts, expected = counts[expected > 0], expected[expected > 0]
-    if expected[0] < 5.0:  # the pool itself stayed small: join it to the next cell
+    if expected[0] < 5.0:  # the pool is still too small: merge it with the next cell
         counts = np.append(counts[:2].sum(), counts[2:])
         expected = np.append(expected[:2].sum(), expected[2:])
     return stats.chisquare(counts, expected).pvalue

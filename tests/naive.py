@@ -1,4 +1,4 @@
-"""Plain-Python oracles: slow, obviously right, and readable beside the paper."""
+"""Plain-Python oracles: slow, clearly correct, and readable next to the paper."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def factor_functions(graph):
-    """Every factor as (scope, function of the scope's values), as the user wrote it."""
+    """Yield every factor as (scope, function of the scope's values), as the user defined it."""
     for group in graph.stored().factors:
         arrays = group.arrays()
         for k, scope in enumerate(group.scope.tolist()):
@@ -15,7 +15,7 @@ def factor_functions(graph):
 
 
 def _weight(arrays, k, name="weight"):
-    """The weight of factor k: its own, or the number that it is tied to, scaled."""
+    """Return the weight of factor k: its own, or the parameter that it is tied to, scaled."""
     number = arrays["tied"][k] if "tied" in arrays else k
     return float(arrays[name][number]) * float(arrays["scale"][k] if "scale" in arrays else 1.0)
 
@@ -53,7 +53,7 @@ def _function(group, arrays, k):
 
 
 def states(graph):
-    """All states that agree with the evidence."""
+    """Return all states that agree with the evidence."""
     ranges = [
         range(size) if fixed < 0 else [int(fixed)]
         for size, fixed in zip(graph.sizes.tolist(), graph.evidence.tolist(), strict=True)
@@ -66,14 +66,14 @@ def log_potential(graph, x):
 
 
 def distribution(graph):
-    """pi over `states(graph)`."""
+    """Return pi over `states(graph)`."""
     logs = np.array([log_potential(graph, x) for x in states(graph)])
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
 
 
 def marginals(graph):
-    """Exact marginals [variable, value]."""
+    """Return the exact marginals [variable, value]."""
     result = np.zeros((len(graph), graph.sizes.max()))
     for x, p in zip(states(graph), distribution(graph), strict=True):
         for variable, value in enumerate(x):
@@ -82,7 +82,7 @@ def marginals(graph):
 
 
 def conditional(graph, x, i):
-    """Algorithm 1's rho, from the definition."""
+    """Return rho of Algorithm 1, from the definition."""
     logs = []
     for u in range(graph.sizes[i]):
         y = list(x)
@@ -93,7 +93,7 @@ def conditional(graph, x, i):
 
 
 def spans(graph):
-    """(scope of free variables, least value, M) of every factor that varies under the evidence."""
+    """Return (scope of free variables, least value, M) of factors that vary under the evidence."""
     found = []
     for scope, f in factor_functions(graph):
         ranges = [
@@ -108,6 +108,6 @@ def spans(graph):
 
 
 def error(marginal, reference):
-    """The paper's mean l2 distance."""
+    """Return the mean l2 distance, the error measure of the paper."""
     rows = zip(marginal, reference, strict=True)
     return sum(math.dist(a, b) for a, b in rows) / len(marginal)

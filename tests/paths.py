@@ -1,4 +1,4 @@
-"""Where things are, for tests."""
+"""Paths of files, for tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The one table of samplers that the tests read: every registered sampler has a line here."""
+"""The table of samplers for all tests: every registered sampler has an entry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from tests.zoo import ATTRACTIVE, GLASS, IMPLICIT, SPINS, STRONG, STRONG_RANK, Z
 
 
 def nothing(graph, states, seed):
-    """For samplers without running sums."""
+    """Return None, for samplers without running sums."""
     return None
 
 
 def poisson_energy(batch):
-    """Energies that belong to states at stationarity, by Theorem 1: mu_x(eps) * exp(eps).
+    """Return a function that draws energies at stationarity, by Theorem 1: mu_x(eps) * exp(eps).
 
     Tilting Poisson(rate) by (1 + phi/rate)^s gives Poisson(rate + phi).
     """
@@ -37,12 +37,12 @@ def poisson_energy(batch):
 
 
 def exact_energy(graph, states, seed):
-    """Exact energies on the kernels' scale."""
+    """Return exact energies on the scale of the kernels."""
     return (graph.log_potential(states) - graph.offset)[:, None]
 
 
 def fields(graph, states, seed):
-    """Every variable's sum of factors for every value, from the definition."""
+    """Return every variable's sum of factors for every value, from the definition."""
     rows = []
     for x in np.asarray(states):
         key = x.tobytes()
@@ -62,18 +62,18 @@ _FIELDS: dict[int, dict[bytes, Any]] = {}
 
 @dataclass(frozen=True)
 class Setting:
-    """A sampler as the tests run it."""
+    """A sampler and its test settings."""
 
     sampler: Sampler
     carry: Callable[..., Any] = nothing  # running sums of stationary chains, given their states
     mixing_sweeps: int = 60
-    pairs_only: bool = False  # for samplers that take pairs and unary factors alone
+    pairs_only: bool = False  # for samplers that support only pairs and unary factors
     exact: bool = True  # whether its stationary distribution is the model's
-    golden: str = ""  # its draws of ZOO["mixed"]: they pin the random stream
+    golden: str = ""  # its draws from ZOO["mixed"], which pin the random stream
 
     @property
     def graph(self):
-        """A graph of the zoo with every kind of factor that the sampler takes."""
+        """A graph of the zoo with every kind of factor that the sampler supports."""
         return ZOO["potts" if self.pairs_only else "mixed"]
 
 
@@ -145,7 +145,7 @@ class Case:
     golden: int
 
 
-# Every layout of Poisson-Gibbs, and how it draws from every kind of implicit group.
+# Every layout of Poisson-Gibbs, with every kind of implicit group.
 LAYOUT_CASES = {
     "fields": Case(mg.PoissonGibbs(), mg.models.curie_weiss(40, 1.3), 2190883394),
     "spin-fields": Case(mg.PoissonGibbs(), GLASS, 3029374022),
@@ -170,12 +170,12 @@ CASES = LAYOUT_CASES | IMPLICIT_CASES
 
 @dataclass(frozen=True)
 class SweepSetting:
-    """A sampler that updates all variables at once, and the graphs of its tests."""
+    """A sampler that updates all variables at once, and its test graphs."""
 
     sampler: Sampler
     graphs: dict[str, mg.FactorGraph]
     reversible: bool = True
-    golden: int | None = None  # a checksum of its draws of the first graph
+    golden: int | None = None  # a checksum of its draws from the first graph
 
     @property
     def graph(self):
@@ -186,7 +186,7 @@ class SweepSetting:
 _HARD = {f"hard-{name}": graph for name, graph in HARD.items()}
 _STORED = {"mixed": ZOO["mixed"]} | ZOO | {"strong": STRONG} | _HARD
 
-# Every registered sampler that sweeps has a setting with golden draws.
+# Every registered sampler that makes whole sweeps has a setting with golden draws.
 SWEEPS = {
     "swendsen-wang": SweepSetting(
         mg.SwendsenWang(), {"fields": ATTRACTIVE["fields"]} | ATTRACTIVE, golden=4292525340

@@ -1,4 +1,4 @@
-"""The dense conditional random field: weights, exact answers, and answers stored with the data."""
+"""The dense conditional random field: weights, exact marginals, and stored reference marginals."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ needs_data = pytest.mark.skipif(
 
 
 def coarse(side):
-    """The image as means over blocks, in units in which a block is a pixel."""
+    """Return the image as means over blocks, its stored model, and the widths in blocks."""
     image = pytest.importorskip("PIL.Image", reason="reading a picture needs Pillow")
     pixels = np.asarray(image.open(FOLDER / "im1.png").convert("RGB")).astype(float)
     rows, columns = pixels.shape[0] // side, pixels.shape[1] // side
@@ -32,14 +32,14 @@ def test_weights_are_those_of_the_stored_model(side):
     graph = mg.models.dense_crf(image, costs=-known["log_unary"].T, **widths)
     i, j = np.triu_indices(len(graph), 1)
     weights = sum(group.pair_weights(i, j) for group in graph.implicits)
-    # features and norms are singles, as the stored weights are
+    # features and norms have single precision, like the stored weights
     np.testing.assert_allclose(weights, known["pair_weight"], atol=1e-5, rtol=1e-5)
     assert graph.stats.local_energy > 5
 
 
 @needs_data
 def test_exact_start_keeps_the_marginals():
-    """20 blocks, some tied so strongly that chains hardly move: starts from all 2^20 states."""
+    """Chains of these 20 blocks mix poorly, so they start from exact draws of all 2^20 states."""
     image, known, widths = coarse(60)
     graph = mg.models.dense_crf(image, costs=-known["log_unary"].T, **widths)
     states = (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.uint8)
@@ -51,7 +51,7 @@ def test_exact_start_keeps_the_marginals():
     after, _, _ = advance_each(graph, mg.PoissonGibbs(), starts, 60, seed=6)
     chance = known["exact_p1"]
     z = (after.mean(axis=0) - chance) / np.sqrt(chance * (1 - chance) / len(starts))
-    # of 20 normal variables one beyond 5 happens once in 87,000 runs
+    # one of 20 normal variables exceeds 5 once in 87,000 runs
     assert np.abs(z).max() < 5
     assert (after != starts).mean() > 0.01
 
@@ -59,7 +59,7 @@ def test_exact_start_keeps_the_marginals():
 @needs_data
 @pytest.mark.parametrize("scale", [0.1, 0.3])
 def test_marginals_against_the_stored_models(scale):
-    """1,200 blocks at strengths where chains mix; marginals and errors come with the data."""
+    """1,200 blocks at strengths with good mixing; the data include marginals and their errors."""
     image, known, widths = coarse(8)
     name = f"{scale:.1f}".replace(".", "p")
     graph = mg.models.dense_crf(
@@ -72,8 +72,8 @@ def test_marginals_against_the_stored_models(scale):
     rows = run.counts.reshape(chains, 1200, 2)[:, :, 1] / run.visits[:, None]
     error = np.hypot(rows.std(axis=0, ddof=1) / np.sqrt(chains), known[f"mc_se_{name}"][:, 1])
     z = (rows.mean(axis=0) - known[f"mc_marg_{name}"][:, 1]) / error
-    # about t-variables of 7 degrees of freedom, whose mean square is 7 / 5; 1,200 of them depend
-    # on each other, so that the bound is wide: a wrong weight of 10% gives 4 and more
+    # These are approximately t-variables with 7 degrees of freedom, whose mean square is 7 / 5. The
+    # 1,200 variables are dependent, so the bound is wide. A wrong weight of 10% gives 4 and more.
     assert 0.4 < np.mean(z**2) < 2.5
 
 

@@ -13,7 +13,7 @@ import minigibbs
 from tests.paths import TESTS
 
 SOURCE = Path(minigibbs.__file__).parent
-# A package may import from itself and from packages before it.
+# A package may import from itself and from packages above it in this list.
 PACKAGES = (
     "_version",
     "errors",
@@ -51,7 +51,7 @@ def package_of(path):
 
 
 def imported(path):
-    """Every module of ours that a file imports, including lazy imports."""
+    """Yield every minigibbs module that a file imports, including lazy imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative imports hide where they lead"
@@ -88,7 +88,7 @@ def module_of(path):
 
 
 def runtime_imports(path, modules):
-    """Every module of ours that a file imports when it runs, lazy imports included."""
+    """Yield every minigibbs module that a file imports at run time, including lazy imports."""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -103,7 +103,7 @@ def runtime_imports(path, modules):
 
 
 def cycles_of(edges):
-    """The sets of nodes that reach each other, of two nodes and more."""
+    """Return the sets of two or more nodes that reach each other."""
     names = list(edges)
     place = {name: number for number, name in enumerate(names)}
     pairs = [(place[a], place[b]) for a in names for b in edges[a] if b in place]

@@ -1,4 +1,4 @@
-"""The models by name: the paper's constants, and partition functions known in closed form."""
+"""Models by name: the paper's constants, and partition functions with closed forms."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from tests.paths import DATA
 
 @pytest.fixture(scope="module")
 def analytic():
-    """A folder of exact values, where it was downloaded."""
+    """Return the folder of exact values, if it was downloaded."""
     folder = DATA / "analytic"
     if not folder.is_dir():
         pytest.skip("the folder of exact values is not here")
@@ -32,7 +32,7 @@ def log_partition(graph, size):
 
 
 def transfer_matrix(side, states, bond):
-    """ln Z of a torus by the trace of a power of the row-to-row matrix."""
+    """Return ln Z of a torus: the logarithm of the trace of a power of the row-to-row matrix."""
     rows = list(itertools.product(range(states), repeat=side))
     matrix = np.array(
         [
@@ -58,7 +58,7 @@ def test_the_papers_constants(graph, local, total, domain):
     assert (stats.variables, stats.max_degree, stats.max_domain) == (400, 399, domain)
     group = graph.factors[0]
     assert len(group) == 400 * 399 // 2
-    # exp(-1.5 d^2) is exactly 0 between opposite corners, and such factors vanish
+    # exp(-1.5 d^2) underflows to 0 between opposite corners, and such factors are dropped
     assert stats.factors == np.count_nonzero(next(reversed(group.arrays().values()))) > 79_000
 
 
@@ -120,7 +120,7 @@ def test_ising_torus_against_kaufman(analytic, beta):
 
 
 def curie_weiss_log_partition(n, beta):
-    """All states with k spins up have one energy: a binomial sum over the graph's energies."""
+    """Return the graph, and ln Z as a binomial sum: states with k spins up have one energy."""
     graph = models.curie_weiss(n, beta)
     up = np.arange(n + 1)
     energies = graph.log_potential((np.arange(n) < up[:, None]).astype(int))
@@ -133,7 +133,7 @@ def test_curie_weiss_partition_function(beta):
     _, got = curie_weiss_log_partition(n, beta)
     binomial = [math.log(math.comb(n, k)) for k in up]
     want = logsumexp(beta / n * ((2 * up - n) ** 2 - n) / 2 + binomial)
-    # 1,225 terms of the order of 0.01: rounding far below 1e-10
+    # 1,225 terms of about 0.01: the rounding error is far below 1e-10
     assert got == pytest.approx(want, rel=1e-10)
 
 
@@ -250,7 +250,7 @@ def test_every_generator_is_known_by_name():
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_lattices_of_any_dimension(dimensions, periodic):
-    """Every site and its neighbors, one step along one axis, as a list of tuples says."""
+    """Pairs equal those of a list of tuples: a site, and its neighbor one step along an axis."""
     side = 3
     expected = set()
     for site in np.ndindex((side,) * dimensions):

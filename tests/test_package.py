@@ -1,7 +1,7 @@
-"""Published files: sdist and wheel have the right contents, and the wheel works on its own.
+"""Distribution files: sdist and wheel have the right contents, and the wheel works alone.
 
-Nothing is fetched: the wheel is unpacked and comes before the sources on the path. `make package`
-installs it in an empty environment, which takes a network.
+Nothing is downloaded: the wheel is unpacked and precedes the sources on the path. `make package`
+installs it in an empty environment, which needs a network.
 """
 
 import email
@@ -26,7 +26,7 @@ LINKS = {"REPOSITORY_URL": "https://example.org/a/b", "SITE_URL": "https://a.exa
 
 
 def test_the_lowest_versions_are_those_that_are_tested():
-    """`make lowest` installs them, so that the minimums stay true."""
+    """`make lowest` installs these versions, so that the stated minimums stay true."""
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
     names = ("plot", "dimod", "networkx", "pandas")
@@ -158,7 +158,7 @@ def test_one_version_everywhere():
 
 
 def test_every_extra_that_an_error_names_exists():
-    """Such a line works before the package is on an index: pip sees that minigibbs is there."""
+    """These lines work before the package is on an index, since pip finds minigibbs installed."""
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     named = set(re.findall(r'pip install "minigibbs\[(\w+)\]"', text))
     assert named

@@ -1,4 +1,4 @@
-"""The tests of `make quick` cover every package and every sampler."""
+"""The tests of `make quick` include every package and every sampler."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ from tests.settings import SETTINGS, SWEEPS
 
 @pytest.mark.parametrize("name", sorted(PACKAGES))
 def test_every_package_has_a_folder_of_tests(name):
-    """The first test of each file in it is quick."""
+    """The first test of each file in the folder is quick."""
     assert list((ROOT / "tests" / name).glob("test_*.py"))
 
 
 def test_every_sampler_has_golden_draws_or_a_file_of_its_own():
-    """The tests of golden draws are quick, and so is the first test of a file."""
+    """Tests of golden draws are quick, and so is the first test of every file."""
     pinned = {type(one.sampler) for one in (*SETTINGS.values(), *SWEEPS.values())}
     for name, kind in SAMPLERS.items():
         own = ROOT / "tests" / "samplers" / f"test_{name.replace('-', '_')}.py"

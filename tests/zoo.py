@@ -1,4 +1,4 @@
-"""Tiny graphs, one per factor kind and then some, that every sampler is tested on."""
+"""Tiny graphs for the tests of every sampler: one or more per factor kind."""
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def _logical():
 
 
 def _mixed():
-    """Every kind, mixed domains, and variables without factors."""
+    """Return a graph with every kind, mixed domains, and variables without factors."""
     rng = np.random.default_rng(3)
     return mg.FactorGraph(
         [2, 2, 3, 5, 1, 2],
@@ -65,7 +65,7 @@ def _mixed():
 
 
 def _evidence():
-    """Evidence on every kind of factor."""
+    """Return a graph with evidence on every kind of factor."""
     rng = np.random.default_rng(4)
     graph = mg.FactorGraph(
         [2, 2, 3, 3, 2, 2],
@@ -82,7 +82,7 @@ def _evidence():
 
 
 def _large():
-    """Domains large enough that only touched values are evaluated; unary factors; repulsion."""
+    """Return a graph of domains so large that only touched values are evaluated."""
     rng = np.random.default_rng(5)
     return mg.FactorGraph(
         [20, 3, 18],
@@ -114,7 +114,7 @@ def _low_rank():
 
 
 def _several():
-    """A lattice, a Hopfield term, all pairs alike and stored factors; domains of all sizes."""
+    """Return a graph of a lattice, a Hopfield term, equal pairs and stored factors."""
     rng = np.random.default_rng(10)
     return mg.FactorGraph(
         [3, 2, 3, 18],
@@ -129,7 +129,7 @@ def _several():
 
 
 def _points(kernel, weight, kind="potts", norms=None, values=3, n=5, **options):
-    """Points on a plane, two of which coincide; a unary factor decides between values."""
+    """Return a graph of points on a plane, two of which coincide, with a unary factor."""
     rng = np.random.default_rng(11)
     places = rng.normal(0, 1.0, (n, 2))
     places[-1] = places[0]
@@ -137,7 +137,7 @@ def _points(kernel, weight, kind="potts", norms=None, values=3, n=5, **options):
     return mg.FactorGraph([values] * n, [group, mg.Unary([1], rng.normal(0, 0.5, (1, values)))])
 
 
-# Implicit factors; for samplers that draw from them.
+# Implicit factors, for samplers that draw from them.
 IMPLICIT = {
     "kernel": _kernel(periodic=False).condition({3: 1}),
     "kernel-periodic": _kernel(periodic=True),
@@ -181,7 +181,7 @@ IMPLICIT = {
 
 
 def _strong():
-    """A local field of 800, and ties between which weak factors decide."""
+    """Return a graph with a local field of 800, and ties that weak factors decide."""
     rng = np.random.default_rng(8)
     return mg.FactorGraph(
         [3, 3, 3, 2],
@@ -195,7 +195,7 @@ def _strong():
 
 
 def glass(n, beta, seed=0):
-    """The Sherrington-Kirkpatrick model: Gaussian couplings of variance 1/n, of both signs."""
+    """Return the Sherrington-Kirkpatrick model: Gaussian couplings of variance beta^2 / n."""
     i, j = np.triu_indices(n, 1)
     rng = np.random.default_rng(seed)
     field = mg.Unary(np.arange(n), rng.normal(0, 0.3, (n, 2)))
@@ -208,15 +208,15 @@ GLASS = glass(60, 0.5)  # many weak couplings that cancel
 
 
 def _strong_rank():
-    """Two patterns, of which one is overwhelming; ties that the other and stored pairs decide."""
+    """Return a graph of two patterns, one overwhelming; the other and stored pairs decide ties."""
     patterns = np.array([[12.7, 0.3], [12.7, -0.4], [-12.7, 0.5], [0.0, 0.6], [0.0, -0.7]])
     return mg.FactorGraph([2] * 5, [mg.LowRank(patterns), mg.Ising([0, 1], [3, 4], [0.3, -0.2])])
 
 
 STRONG_RANK = _strong_rank()
-STRONG = _strong()  # beyond what exp can take; for samplers that sum logarithms
+STRONG = _strong()  # too large for exp; for samplers that sum logarithms
 
-# Two-valued variables, pairs twice over, fields, evidence, and one that has no choice.
+# Two-valued variables, repeated pairs, fields, evidence, and a variable with one value.
 SPINS = mg.FactorGraph(
     [2, 2, 2, 1, 2, 2, 2],
     [
@@ -240,7 +240,7 @@ ZOO = {
 
 
 def _fields():
-    """Attractive pairs, strong and weak, between domains of different sizes, with fields."""
+    """Return a graph of attractive pairs, strong and weak, between domains of different sizes."""
     return mg.FactorGraph(
         [3, 2, 4, 1],
         [
@@ -252,7 +252,7 @@ def _fields():
 
 
 def _held():
-    """Attraction between free and clamped variables, which differ; a clamped value repels."""
+    """Return a graph of free and unequal clamped variables that attract; one value repels."""
     graph = mg.FactorGraph(
         [3] * 6,
         [
@@ -265,7 +265,7 @@ def _held():
     return graph.condition({4: 1, 5: 2})
 
 
-# Pairs that attract, and what depends on one variable alone; at most 16 pairs.
+# Attractive pairs, and factors of one free variable; at most 16 pairs.
 ATTRACTIVE = {
     "ising": mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2, 3], [1, 2, 3, 0], [0.4, 0.1, 0.7, 0.2])]),
     "fields": _fields(),

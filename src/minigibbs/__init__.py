@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from minigibbs.structure.parameters import learn_tables
     from minigibbs.structure.structure import Structure
 
-# Where each public name lives. Names load on first use, since compiling tools are slow to import.
+# The module of each public name. Names load on first use, because compilers are slow to import.
 _HOMES = {
     "interop": "",
     "models": "",
@@ -287,7 +287,7 @@ __all__ = [
 ]
 
 
-# Bridges to large libraries: public modules that `from minigibbs import *` leaves alone.
+# Interfaces to large libraries: public modules that `from minigibbs import *` does not import.
 _BRIDGES = ("jax", "numpyro", "pymc", "sklearn", "torch")
 
 

@@ -1,4 +1,4 @@
-"""`python -m minigibbs`: the command line."""
+"""The command line, as `python -m minigibbs`."""
 
 from minigibbs.cli.entry import main
 

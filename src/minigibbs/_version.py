@@ -1,3 +1,3 @@
-"""The version, in one place."""
+"""The version number, defined only here."""
 
 __version__ = "0.3.0.dev0"

@@ -1,4 +1,4 @@
-"""Every error that minigibbs raises on purpose."""
+"""The errors that minigibbs raises on purpose."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StoppedError(SampleError):
     Attributes
     ----------
     run : Run or None
-        The results up to then.
+        The results so far.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class StoppedError(SampleError):
 
 
 class FormatError(MinigibbsError, ValueError):
-    """A file is not as its format requires.
+    """A file does not follow its format, or the format is unknown.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class FormatError(MinigibbsError, ValueError):
 
 
 class TooLargeError(MinigibbsError, MemoryError):
-    """The work would not fit into memory or a time limit. The message states what it needs.
+    """The work would not fit into memory or a time limit. The message states the requirement.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class MissingDependencyError(MinigibbsError, ImportError):
 
 
 class LearnError(MinigibbsError, ValueError):
-    """Parameters cannot be learned as requested. The message names the parameter or the datum.
+    """Parameters cannot be learned as requested. The message names the parameter or the value.
 
     Examples
     --------

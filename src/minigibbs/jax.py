@@ -1,4 +1,4 @@
-"""JAX: Gibbs sweeps as a kernel in the style of blackjax."""
+"""Gibbs sweeps as a JAX kernel in the style of blackjax."""
 
 from minigibbs.interop.jax import GraphKernel, GraphState, graph_kernel
 

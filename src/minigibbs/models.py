@@ -1,12 +1,13 @@
-"""Models by name: those of the paper, and standard models of statistical physics.
+"""Models by name: the models of the paper, and standard models of statistical physics.
 
 >>> import minigibbs as mg
 >>> mg.models.potts_lattice(side=8, states=3, beta=0.9)
 <FactorGraph: 64 variables; factors: 128 potts>
 
 Fully connected models have explicit pairs up to 2,048 variables, and are implicit (`mg.Complete`,
-`mg.Kernel`) beyond, unless `implicit` is given. Only the default sampler draws from these. Lattices
-have explicit pairs up to a million variables, and are implicit (`mg.Stencil`) beyond.
+`mg.Kernel`) beyond, unless `implicit` is given. Only the default sampler supports these implicit
+groups. Lattices have explicit pairs up to a million variables, and are implicit (`mg.Stencil`)
+beyond.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _PAIR_BYTES = 64  # bytes per pair while it is generated, stored and packed
 _VALUE_BYTES = 24  # bytes per table value while it is drawn, scaled and stored
 _MOST_STATES = 2**31 - 1
 _ROUNDED = 1e-3  # rounding error of sums of probabilities in half precision
-_MOST_AXES = 64  # of a NumPy array
+_MOST_AXES = 64  # maximum number of axes of a NumPy array
 _MOST_LATTICE = 2**20  # largest lattice with explicit pairs
 _MOST_STORED = 2048  # largest fully connected model with explicit pairs, which are 2 million
 
@@ -61,7 +62,8 @@ def ising_rbf(
     gamma : float, default 1.5
         Decay of the couplings with the squared distance d^2.
     implicit : bool, optional
-        Whether couplings are one `Kernel`, which stores no pairs. By default for large grids.
+        Whether to represent the couplings by one `Kernel`, which stores no pairs. By default for
+        large grids.
 
     Returns
     -------
@@ -103,7 +105,8 @@ def potts_rbf(
     gamma : float, default 1.5
         Decay of the weights with the squared distance d^2.
     implicit : bool, optional
-        Whether weights are one `Kernel`, which stores no pairs. By default for large grids.
+        Whether to represent the weights by one `Kernel`, which stores no pairs. By default for
+        large grids.
 
     Returns
     -------
@@ -143,7 +146,8 @@ def ising_lattice(
     periodic : bool, default True
         Whether opposite faces are neighbors.
     implicit : bool, optional
-        Whether couplings are one `Stencil`, which stores no pairs. By default for large lattices.
+        Whether to represent the couplings by one `Stencil`, which stores no pairs. By default for
+        large lattices.
     dimensions : int, default 2
         Axes of the lattice: 1 for a chain, 2 for a square, 3 for a cube.
 
@@ -195,7 +199,8 @@ def potts_lattice(
     periodic : bool, default True
         Whether opposite faces are neighbors.
     implicit : bool, optional
-        Whether weights are one `Stencil`, which stores no pairs. By default for large lattices.
+        Whether to represent the weights by one `Stencil`, which stores no pairs. By default for
+        large lattices.
     dimensions : int, default 2
         Axes of the lattice: 1 for a chain, 2 for a square, 3 for a cube.
 
@@ -318,8 +323,8 @@ def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGrap
     beta : float
         The inverse temperature.
     implicit : bool, optional
-        Whether couplings are one `Complete` group, which stores no pairs. By default for many
-        spins.
+        Whether to represent the couplings by one `Complete` group, which stores no pairs. By
+        default for many spins.
 
     Returns
     -------
@@ -359,7 +364,8 @@ def long_range_ising(
     beta : float
         The inverse temperature.
     implicit : bool, optional
-        Whether couplings are one `Kernel`, which stores no pairs. By default for many spins.
+        Whether to represent the couplings by one `Kernel`, which stores no pairs. By default for
+        many spins.
 
     Returns
     -------
@@ -463,8 +469,8 @@ def dense_crf(
     """Build a fully connected conditional random field over the pixels of an image.
 
     Every pair of pixels with the same label gains compat * k(places) + bilateral_compat * k(places,
-    colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
-    pydensecrf's parameters; a compat of 0 omits a kernel.
+    colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644). The parameters are
+    those of pydensecrf. A compat of 0 omits a kernel.
 
     Parameters
     ----------
@@ -476,8 +482,8 @@ def dense_crf(
         pixels], such as the softmax of a network. Give either these or `costs`. A probability of 0
         is a hard constraint.
     costs : array-like, optional
-        The same as costs: the negative logarithm of a probability, like pydensecrf's unary
-        energies. Lower is more probable.
+        Alternatively the cost of each label: the negative logarithm of a probability, like
+        pydensecrf's unary energies. Lower is more probable.
     sxy : float or (float, float), default 3.0
         Width of the kernel over places, in pixels, or along x and along y.
     compat : float, default 3.0
@@ -489,8 +495,8 @@ def dense_crf(
     bilateral_compat : float, default 10.0
         Strength of the kernel over places and colors.
     normalize : bool, default True
-        Whether a kernel is divided by sqrt(n_i * n_j), where n_i is the sum of k over all pixels, i
-        included: pydensecrf's NORMALIZE_SYMMETRIC, its default.
+        Whether to divide a kernel by sqrt(n_i * n_j), where n_i is the sum of k over all pixels,
+        including i: pydensecrf's NORMALIZE_SYMMETRIC, its default.
 
     Returns
     -------
@@ -500,8 +506,8 @@ def dense_crf(
     Raises
     ------
     GraphError
-        If shapes do not fit each other, if the image has its channels first, or if `costs` hold
-        probabilities or log-probabilities.
+        If shapes do not match, the image has its channels first, or `costs` contains probabilities
+        or log-probabilities.
 
     Warns
     -----

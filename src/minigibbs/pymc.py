@@ -1,4 +1,4 @@
-"""PyMC: a step method for the discrete block of a model."""
+"""PyMC: a step method for the discrete variables of a model."""
 
 from minigibbs.interop.pymc import GraphStep
 

@@ -1,4 +1,4 @@
-"""Pages of docs/: every block runs as printed, one after the other."""
+"""Every code block of these pages of docs/ runs and prints the stated output."""
 
 import re
 

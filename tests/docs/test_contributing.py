@@ -1,4 +1,4 @@
-"""The skeletons of CONTRIBUTING.md run, and do what it says."""
+"""The skeletons of CONTRIBUTING.md run and do what the text says."""
 
 import importlib.util
 import re
@@ -21,7 +21,7 @@ SKELETONS = dict(re.findall(r"```python\n# skeleton: (\w+)\n(.*?)```", TEXT, fla
 
 @pytest.fixture
 def skeleton(request, tmp_path):
-    """The module that a skeleton is; compiled functions need a file."""
+    """Return the module of a skeleton; compiled functions need a file."""
     path = tmp_path / f"skeleton_{request.param}.py"
     path.write_text(SKELETONS[request.param])
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -38,9 +38,9 @@ def test_there_is_a_skeleton_of_each():
 
 @pytest.mark.parametrize("skeleton", ["sampler"], indirect=True)
 def test_the_sampler_samples(skeleton):
-    """Within six standard errors of 4,000 independent draws; there are 16,000 dependent ones.
+    """Marginals agree within six standard errors of 4,000 independent draws.
 
-    A false alarm is rarer than one in 1e8.
+    The runs have 16,000 dependent draws. The false-alarm rate is below 1e-8.
     """
     graph = ZOO["potts"]
     run = mg.sample(graph, skeleton.LazyGibbs(0.2), sweeps=4000, chains=4, seed=1, progress=False)

@@ -1,4 +1,4 @@
-"""The docs: the tutorial prints what it says, the reference is whole, links lead on."""
+"""Documentation: the tutorial's output, a complete reference, and valid links."""
 
 import doctest
 import importlib.util
@@ -11,7 +11,7 @@ import minigibbs as mg
 from tests.paths import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-# Names whose docstring has no example yet. The list may only shrink: a name that has one must go.
+# Names without an example in the docstring. A name must be removed from this list once it has one.
 WITHOUT_EXAMPLE = {"interop"}
 
 
@@ -53,7 +53,7 @@ def test_public_names_have_examples_that_run(name):
     assert (thing.__doc__ or "").strip()
     assert bool(examples) != (name in WITHOUT_EXAMPLE), "add an example, or strike the exemption"
     module = inspect.getmodule(thing)
-    assert module.__name__.startswith("minigibbs")  # where pytest's doctests run it
+    assert module.__name__.startswith("minigibbs")  # where pytest runs the doctests
 
 
 def test_exemptions_are_public_names():

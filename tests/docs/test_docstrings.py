@@ -16,21 +16,21 @@ import minigibbs as mg
 from tests.docs.test_docs import build
 
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
-# Aliases of types and limits: documented by a comment, since they cannot have a docstring.
+# Aliases of types, and limits: a comment documents them, since they cannot have a docstring.
 VALUES = {"Law", "MOST_MATRIX", "MOST_STATES", "OBSERVABLES", "GENERATORS", "__version__"}
 # Errors and base classes are not constructed by users.
 NOT_CONSTRUCTED = {"Estimator", "Observable", "Observations", "Sampler"}
 
 
 def public():
-    """Every public name that has a docstring: [(name, object)]."""
+    """Return every public name with a docstring: {name: object}."""
     found = {}
     for name in mg.__all__:
         found[name] = getattr(mg, name)
         found |= {one: operator.attrgetter(one)(mg) for one in build.inside_module(name)}
     for path in itertools.chain(*build.INSIDE.values()):
         home, _, name = path.rpartition(".")
-        with contextlib.suppress(ImportError):  # of a library that is not installed
+        with contextlib.suppress(ImportError):  # the library is not installed
             found[name] = getattr(importlib.import_module(f"minigibbs.{home}"), name)
     return {
         name: thing
@@ -50,13 +50,13 @@ MEMBERS = {
 
 
 def sections(doc):
-    """The sections of a docstring by title; "" is the summary and what follows it."""
+    """Return the sections of a docstring by title; "" is the summary and the text after it."""
     parts = SECTION.split(inspect.cleandoc(doc or ""))
     return {"": parts[0]} | dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def entries(text):
-    """The entries of a section: the text after the name, by name."""
+    """Return the entries of a section: the text after the name, by name."""
     heads = [line for line in text.split("\n") if line and not line.startswith(" ")]
     pairs = [head.partition(" : ")[::2] for head in heads]
     assert len(pairs) == len(dict(pairs)), f"an entry stands twice in {heads}"
@@ -64,12 +64,12 @@ def entries(text):
 
 
 def shown(default):
-    """A default as docstrings state it."""
+    """Return a default as docstrings state it."""
     return f'"{default}"' if isinstance(default, str) else repr(default).replace("'", '"')
 
 
 def check_parameters(function, doc, skip=()):
-    """Each parameter has its own entry, in order, with its type and its default."""
+    """Check that each parameter has its own entry, in order, with its type and its default."""
     parameters = [
         one for one in inspect.signature(function).parameters.values() if one.name not in skip
     ]
@@ -92,7 +92,7 @@ def check_parameters(function, doc, skip=()):
 
 
 def check_results(function, doc):
-    """The returned value is described, unless it is None."""
+    """Check that the returned value is described, unless it is None."""
     returned = function.__annotations__.get("return")
     if returned in (None, "None"):
         assert "Returns" not in sections(doc)
@@ -105,13 +105,13 @@ def test_functions_are_documented(name):
     function, doc = FUNCTIONS[name], FUNCTIONS[name].__doc__
     check_parameters(function, doc)
     check_results(function, doc)
-    if not name.startswith("theory."):  # they raise what `Enumeration` raises
+    if not name.startswith("theory."):  # these raise the errors of `Enumeration`
         assert sections(doc).get("Raises", "").strip(), "no Raises"
     assert doctest.DocTestParser().get_examples(sections(doc).get("Examples", "")), "no example"
 
 
 def fields_of(one):
-    """The fields of a dataclass or a named tuple."""
+    """Return the fields of a dataclass or a named tuple."""
     if dataclasses.is_dataclass(one):
         return [field.name for field in dataclasses.fields(one)]
     return list(getattr(one, "_fields", ()))
@@ -140,7 +140,7 @@ def test_members_are_documented(name):
         function = member.fget if isinstance(member, property) else member.func
         assert sections(function.__doc__)[""].strip()
         return
-    if not callable(member) and hasattr(member, "fn"):  # of scikit-learn's `available_if`
+    if not callable(member) and hasattr(member, "fn"):  # decorated by `available_if`
         member = member.fn
     function = getattr(member, "__func__", member)
     check_parameters(function, function.__doc__, skip=("self", "cls"))
@@ -149,7 +149,7 @@ def test_members_are_documented(name):
 
 @pytest.mark.parametrize("name", sorted(set(build.RESULTS) & set(CLASSES)))
 def test_members_of_results_are_shown_or_hooks(name):
-    """A new public member of a result is on the site, or is named as a hook for contributors."""
+    """Every public member of a result is on the site, or is listed as a hook for contributors."""
     one = CLASSES[name]
     known = {*build.MEMBERS.get(name.split(".")[-1], ()), *build.RESULTS[name], *fields_of(one)}
     for base in one.__mro__:

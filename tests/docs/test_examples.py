@@ -1,4 +1,4 @@
-"""The gallery: every example is short, runs by itself, says what it found and draws its picture."""
+"""The gallery: every example is short, runs alone, prints its finding and draws its picture."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ from tests.paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PNG = b"\x89PNG"
-# Words that an example must print: its finding, and not only that it ran.
+# Words that an example must print: its finding, not only that it ran.
 FINDINGS = {
     "asia": "exact",
     "critical_point": "the two largest cross at 0.44",

@@ -8,7 +8,7 @@ from benchmarks import stale
 from tests.paths import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
-# A phrase of a page, the table that it quotes, and the row that says it.
+# A page, a phrase on it, the table that the phrase quotes, and the row with the number.
 QUOTES = [
     ("README.md", "it takes 35 ns", "flagship", r"Ising kernel, n = 4096 \| 35 ns"),
     ("README.md", "dwave-samplers takes 24 times", "flagship", r"\(Gibbs\) over it \| 24\.0x"),
@@ -44,7 +44,7 @@ def test_quoted_numbers_are_in_their_table(page, phrase, table, row):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/comparison.md"])
 def test_every_table_that_a_page_cites_with_numbers_is_checked(page):
-    """A sentence that ends in a link to a table and has a number must be among the quotes."""
+    """A sentence with a number that ends in a link to a table must be among the quotes."""
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     for sentence in re.findall(
         r"([^.]*?\d[^.]*?)\(\[[^\]]*\]\((?:\.\./)?benchmarks/results/(\w+)\.md", text
@@ -60,7 +60,7 @@ def test_measured_packages_and_tables_exist():
 
 
 def test_prose_does_not_make_a_table_stale(tmp_path, monkeypatch):
-    """A fingerprint changes with the code, and not with its docstrings and comments."""
+    """The fingerprint of a table changes with the code, but not with docstrings and comments."""
     package = tmp_path / "src" / "minigibbs" / "exact"
     package.mkdir(parents=True)
     monkeypatch.setattr(stale, "ROOT", tmp_path)

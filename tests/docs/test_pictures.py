@@ -1,4 +1,4 @@
-"""Pictures of benchmarks are drawn from the stored tables, whose rows they must still find."""
+"""Pictures of benchmarks are drawn from the stored tables, and every row they need exists."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_picture_is_drawn_beside_its_table(tmp_path):
     table.write_text((RESULTS / "clusters.md").read_text())
     draw(table)
     assert (tmp_path / "clusters.png").read_bytes().startswith(b"\x89PNG")
-    draw(tmp_path / "uai.md")  # has none
+    draw(tmp_path / "uai.md")  # this table has no picture
 
 
 def test_every_picture_has_its_table():

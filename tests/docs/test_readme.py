@@ -1,4 +1,4 @@
-"""The README's example runs as printed, and the names in it exist."""
+"""The README's examples run as printed, and the names in them exist."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The site builds without a warning and is whole. It takes some seconds, and no network."""
+"""The site builds without a warning and is complete. This takes seconds, and no network."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def test_docstrings_become_markdown():
     run("-m", "doctest", "docs/docstrings.py")
 
 
-WANTED = {  # a word that people search for, and the page that answers
+WANTED = {  # search words, and the page that answers
     "impute": "missing_data/",
     "missing values": "missing_data/",
     "QUBO": "spin_glasses/",
@@ -47,7 +47,7 @@ WANTED = {  # a word that people search for, and the page that answers
 
 
 def check_search(index):
-    """The page that answers comes first, by the search engine of the site and its weights."""
+    """Check that the answering page comes first, with the search engine and weights of the site."""
     lunr = pytest.importorskip("lunr").lunr
     fields = [{"field_name": "title", "boost": 1000}, {"field_name": "text"}]
     found = lunr(ref="location", fields=fields, documents=json.loads(index.read_text())["docs"])
@@ -57,7 +57,7 @@ def check_search(index):
 
 
 def test_site_builds_and_is_whole(tmp_path):
-    """In one test, since every part needs the whole site."""
+    """One test checks everything, since every part needs the whole site."""
     run("docs/stage.py")
     run("-m", "mkdocs", "build", "--strict", "-q", "-f", "build/mkdocs.yml", "-d", str(tmp_path))
     reference = "".join(page.read_text() for page in tmp_path.glob("reference/*/index.html"))

@@ -1,4 +1,4 @@
-"""docs/README.md: the first block that a newcomer copies runs as printed."""
+"""docs/README.md: the first code block runs as printed."""
 
 import re
 

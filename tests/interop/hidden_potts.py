@@ -10,7 +10,7 @@ from scipy import stats
 import minigibbs as mg
 
 COUNT, SIGMA = 20, 1.2
-PRIOR = {"b": (0.8, 0.5), "low": (-1.0, 0.7), "high": (1.0, 0.7)}  # mean and deviation
+PRIOR = {"b": (0.8, 0.5), "low": (-1.0, 0.7), "high": (1.0, 0.7)}  # mean and standard deviation
 
 
 def observations():
@@ -39,7 +39,7 @@ def log_partition(b, log, exp):
 
 
 def exact():
-    """Posterior means and deviations of b, low and high, and P(x_k = 1), on a grid."""
+    """Return posterior means of b, low and high, and P(x_k = 1), by integration on a grid."""
     axes = [np.linspace(m - 4 * s, m + 4 * s, 41) for m, s in PRIOR.values()]
     b, low, high = np.meshgrid(*axes, indexing="ij")
     log = sum(
@@ -64,6 +64,6 @@ def exact():
 
 
 def _spread(message, b):
-    """Sum over a neighbor's value."""
+    """Return the message to the next variable: the sum over a neighbor's value."""
     zero, one = message
     return np.stack([np.logaddexp(zero + b, one), np.logaddexp(zero, one + b)])

@@ -1,4 +1,4 @@
-"""What holds for every library: imported late, missed with the line that installs it."""
+"""Properties of all libraries: imported on use, and an install line if missing."""
 
 import subprocess
 import sys
@@ -70,7 +70,7 @@ def test_a_missing_library_is_named_with_its_extra(library, monkeypatch):
 
 
 def test_the_sampler_without_dimod():
-    """In a process of its own, since its class has dimod's as its base."""
+    """Run in a separate process, since dimod's classes are the bases of the sampler."""
     code = """
 import sys
 sys.modules["dimod"] = None
@@ -99,7 +99,7 @@ def test_a_bridge_without_its_library(bridge, library, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
     for name in (f"minigibbs.{bridge}", f"minigibbs.interop.{library}"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delitem(vars(mg), bridge, raising=False)  # where another test imported it
+    monkeypatch.delitem(vars(mg), bridge, raising=False)  # another test may have imported it
     with pytest.raises(mg.MissingDependencyError, match=rf'pip install "minigibbs\[{extra}\]"'):
         getattr(mg, bridge)
 

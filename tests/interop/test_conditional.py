@@ -19,7 +19,7 @@ def graph():
 
 
 def test_steps_keep_the_distribution():
-    """A step preserves the exact distribution of states: chi-square at 1e-4.
+    """A step preserves the exact distribution of states, by a chi-square test at 1e-4.
 
     The distribution at other parameters is the control.
     """

@@ -1,4 +1,4 @@
-"""dimod's constrained models and polynomials: against its exact solvers, and by hand."""
+"""dimod's constrained models and polynomials, compared with its exact solvers and by hand."""
 
 import itertools
 
@@ -16,7 +16,7 @@ def every_state(graph):
 
 
 def assert_same_model(cqm, model, beta=1.0):
-    """Feasible states have -beta times the objective, and states of probability 0 are the rest."""
+    """Check that the possible states are the feasible ones, with -beta times the objective."""
     exact = dimod.ExactCQMSolver().sample_cqm(cqm)
     wanted = {}
     for row, energy, good in zip(
@@ -37,7 +37,7 @@ def assert_same_model(cqm, model, beta=1.0):
 
 
 def mixed():
-    """Two one-hot constraints, a spin, an integer, and constraints of every sense."""
+    """Return a model with two one-hot constraints, a spin, an integer, and all senses."""
     cqm = dimod.ConstrainedQuadraticModel()
     a = list(dimod.Binaries([f"a{k}" for k in range(3)]))
     b = list(dimod.Binaries([f"b{k}" for k in range(2)]))
@@ -97,7 +97,7 @@ def wide(sense, right, biases):
 
 
 def fixed(value, **soft):
-    """A constraint whose only variable was fixed, beside one that is left."""
+    """Return a model with a constraint whose only variable was fixed, and one free variable."""
     cqm = dimod.ConstrainedQuadraticModel()
     x, y = dimod.Binaries("xy")
     cqm.set_objective(x - 2 * y)
@@ -107,7 +107,7 @@ def fixed(value, **soft):
 
 
 def test_constraints_without_variables():
-    """dimod keeps them when it fixes variables: they hold, or the model is infeasible."""
+    """dimod keeps such constraints when it fixes variables: they hold, or no state is feasible."""
     assert mg.from_cqm(fixed(1)).constraints == {"fixed": "always"}
     with pytest.raises(mg.GraphError, match="constraint 'fixed': no state satisfies it"):
         mg.from_cqm(fixed(0))
@@ -117,7 +117,7 @@ def test_constraints_without_variables():
 
 
 def test_variables_with_a_zero_bias_are_no_part_of_a_constraint():
-    """A row of a matrix names every variable; few of them matter."""
+    """A matrix row may name every variable, although only a few have a nonzero bias."""
     x = list(dimod.Binaries(range(40)))
     rows = {"one-hot": [1.0] * 3 + [0.0] * 37, "table": [0.0] * 30 + [2.0, 3.0] + [0.0] * 8}
     cqm = dimod.ConstrainedQuadraticModel()
@@ -210,7 +210,7 @@ def test_a_model_without_variables():
 
 
 def knapsack():
-    """A capacity over 20 items, which becomes a penalty, and the best value."""
+    """Return a capacity constraint over 20 items, which becomes a penalty, and the best value."""
     rng = np.random.default_rng(6)
     weight, value = rng.integers(1, 10, 20), rng.integers(1, 20, 20)
     cqm = dimod.ConstrainedQuadraticModel()
@@ -255,7 +255,7 @@ def test_counting_proves_the_optimum_of_a_knapsack():
 
 
 def test_feasible_samples_come_first():
-    """A weight so small that most reads overload the knapsack."""
+    """The weight is so small that most reads overload the knapsack."""
     cqm, _ = knapsack()
     reads = MiniGibbsAnnealer().sample_cqm(cqm, num_reads=12, num_sweeps=60, penalty=2.0, seed=3)
     feasible = reads.record.is_feasible

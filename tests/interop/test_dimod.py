@@ -1,4 +1,4 @@
-"""dimod: its own conformance tests, its exact answers, and models of every shape."""
+"""dimod: its conformance tests, comparison with its exact solvers, and models of every kind."""
 
 import unittest
 
@@ -29,7 +29,7 @@ LABELS = ["a", 0, (1, "b"), frozenset({2}), "0", -1.5]
 
 
 def random_bqm(vartype, kind=dimod.BinaryQuadraticModel, seed=3):
-    """Six variables with mixed labels, one of them isolated, and an offset."""
+    """Return a model of six variables with mixed labels, one of them isolated, and an offset."""
     rng = np.random.default_rng(seed)
     bqm = kind(vartype)
     for label in LABELS:
@@ -55,7 +55,7 @@ def random_dqm(seed=4):
 
 
 def exact(sampleset, variables):
-    """States in the order of some variables, and their energies."""
+    """Return states in the order of some variables, and their energies."""
     order = [sampleset.variables.index(v) for v in variables]
     return sampleset.record.sample[:, order], sampleset.record.energy
 
@@ -108,7 +108,7 @@ SWEEPS = 400
 
 
 def boltzmann(sampleset, variables, sizes, beta):
-    """The distribution of all states by their numbers, from the energies of an exact solver."""
+    """Return the probabilities of all numbered states, from the energies of an exact solver."""
     states, energies = exact(sampleset, variables)
     weights = np.exp(-beta * (energies - energies.min()))
     return (weights / weights.sum())[np.argsort(numbered(states, sizes))]
@@ -120,11 +120,11 @@ def numbered(states, sizes):
 
 
 def assert_long_enough(graph):
-    """A chain from a uniform start has forgotten it: the null of the tests below is exact."""
+    """Check that a chain from a uniform start has converged, so that the tests' null is exact."""
     step = mg.theory.transition(graph, mg.Gibbs())
     law = np.full(len(step.law), 1 / len(step.law))
     law = law @ np.linalg.matrix_power(step.matrix, SWEEPS * len(graph))
-    assert np.abs(law - step.law).sum() < 1e-3  # of 1,500 reads, chi-square sees 0.1
+    assert np.abs(law - step.law).sum() < 1e-3  # with 1,500 reads, chi-square detects 0.1
 
 
 def reads_of(sample, model):
@@ -133,7 +133,7 @@ def reads_of(sample, model):
 
 @pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
 def test_reads_follow_the_boltzmann_distribution(vartype):
-    """Chi-square at 1e-4, with a temperature that is off as the control."""
+    """Chi-square test at 1e-4; another temperature is the control."""
     bqm, sizes = random_bqm(vartype), (2,) * 6
     assert_long_enough(mg.from_bqm(bqm, beta=0.7))
     reads = reads_of(MiniGibbsSampler().sample, bqm)
@@ -176,7 +176,7 @@ def test_initial_states_of_other_variables_are_refused():
 
 
 def test_initial_states():
-    """At a very low temperature a chain stays in the local minimum that it starts in."""
+    """At a very low temperature a chain stays in its initial local minimum."""
     bqm = dimod.BinaryQuadraticModel({"a": 0.01}, {"ab": -1.0, "bc": -1.0}, 0.0, "SPIN")
     sampler = MiniGibbsSampler()
     starts = [{"c": 1, "a": 1, "b": 1}, {"a": -1, "b": -1, "c": -1}]
@@ -238,9 +238,9 @@ def test_the_annealer_takes_discrete_models():
 
 
 def test_a_hot_range_is_used():
-    """Where no level is cold and sweeps are few, reads are local minima, not always the least.
+    """With only hot temperatures and few sweeps, reads are local minima, not always global ones.
 
-    A chain of 40 spins, all alike at least energy, ends with walls that a climb can only move.
+    All 40 spins of the chain are equal at minimum energy. A climb can only move its domain walls.
     """
     chain = dimod.BQM({}, {(k, k + 1): -1.0 for k in range(39)}, 0.0, "SPIN")
     options = {"num_reads": 10, "num_sweeps": 2, "seed": 1}

@@ -1,4 +1,4 @@
-"""docs/interop.md: every block runs as printed and prints what its comments say."""
+"""docs/interop.md: every block runs and prints the output that its comments state."""
 
 import importlib.util
 import re
@@ -29,7 +29,7 @@ def test_every_section_has_an_example():
 @pytest.mark.parametrize("section", SECTIONS)
 def test_examples_print_what_they_say(section, capsys):
     pytest.importorskip(NEEDS.get(section, "minigibbs"))
-    late = section.lower()  # what must not be imported where warnings are errors
+    late = section.lower()  # must not be imported here, since warnings are errors
     if section in ("PyMC", "pyAgrum") and importlib.util.find_spec(late) is None:
         pytest.skip(f"needs {section}")
     code = SECTIONS[section]

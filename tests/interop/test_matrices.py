@@ -1,4 +1,4 @@
-"""Coupling matrices: energies by their definition, every sparse format, bad ones refused."""
+"""Coupling matrices: energies by definition, every sparse format, and rejected matrices."""
 
 import itertools
 
@@ -87,7 +87,7 @@ def test_repeated_entries_add_up_and_stored_zeros_are_nothing():
     graph = mg.ising_from_matrix(given)
     assert graph.stats.factors == 1
     assert graph.log_potential([1, 1, 0]) == 1.5
-    assert given.nnz == 4  # the argument is unchanged
+    assert given.nnz == 4  # the argument is not modified
     assert given.data.tolist() == weight
 
 

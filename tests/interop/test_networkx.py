@@ -1,4 +1,4 @@
-"""networkx: conversion there and back, and refused graphs."""
+"""networkx: conversion in both directions, and rejected graphs."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""NumPyro and blackjax: a hidden Potts chain against its exact posterior."""
+"""NumPyro and blackjax: a hidden Potts chain, compared with its exact posterior."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ from numpyro.infer import MCMC, NUTS, HMCGibbs  # noqa: E402
 from minigibbs.jax import graph_kernel  # noqa: E402
 from minigibbs.numpyro import graph_gibbs  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of these libraries
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of these libraries
 
 
 def field(sites):
@@ -38,7 +38,7 @@ def model():
 
 
 def assert_exact(draws):
-    """Means of [chain, draw] arrays within 5 Monte Carlo errors: a false alarm in 75,000."""
+    """Check means of [chain, draw] arrays within 5 Monte Carlo errors: 1 false alarm in 75,000."""
     means, ones = hidden.exact()
     wanted = dict(means) | {f"x{k}": one for k, one in enumerate(ones)}
     series = {name: np.asarray(draws[name]) for name in means}
@@ -61,7 +61,7 @@ def test_hmc_gibbs_has_the_exact_posterior():
 
 
 def test_a_site_may_have_any_shape():
-    """A lattice is a matrix. Strong fields decide every value but with probability 2e-9 each."""
+    """A lattice is a matrix. Strong fields determine each value up to a probability of 2e-9."""
     graph = mg.FactorGraph([2] * 6, [mg.Unary(range(6), np.zeros((6, 2)), name="h")])
     fields = jnp.array([[0.0, 20.0 * (-1) ** k] for k in range(6)])
     update = graph_gibbs(graph, "x", lambda sites: {"h": fields})
@@ -91,7 +91,7 @@ def test_a_kernel_in_the_style_of_blackjax():
 
 
 def log_density(sites, x):
-    """The logarithm of the joint density of parameters and labels, up to a constant."""
+    """Return the log joint density of parameters and labels, up to a constant."""
     prior = sum(-(((sites[name] - mean) / width) ** 2) / 2 for name, (mean, width) in PRIOR)
     chain = sites["b"] * (x[1:] == x[:-1]).sum()
     chain -= hidden.log_partition(sites["b"], jnp.log, jnp.exp)
@@ -102,7 +102,7 @@ PRIOR = hidden.PRIOR.items()
 
 
 def test_with_nuts_of_blackjax_has_the_exact_posterior():
-    """Alternating steps: labels by the graph's kernel, parameters by blackjax."""
+    """Steps alternate: labels by the graph's kernel, parameters by blackjax."""
     blackjax = pytest.importorskip("blackjax")
     labels, nuts = graph_kernel(hidden.graph(), sweeps=2), blackjax.nuts.build_kernel()
 
@@ -154,10 +154,10 @@ def test_bad_input():
     with pytest.raises(mg.GraphError, match="unknown parameter 'J'"):
         kernel.step(key, state, {"J": jnp.zeros(1)})
     with pytest.raises(mg.GraphError, match=r"'b' must .* shape \(1,\).* got shape \(3,\)"):
-        jax.jit(kernel.step)(key, state, {"b": jnp.zeros(3)})  # when it is traced
+        jax.jit(kernel.step)(key, state, {"b": jnp.zeros(3)})  # raised during tracing
     with pytest.raises(mg.GraphError, match=r"'b'\[0\] must be finite; got inf"):
         kernel.step(key, state, {"b": jnp.array([jnp.inf])})
-    with pytest.raises(Exception, match="got NaN"):  # JAX's own error, which quotes ours
+    with pytest.raises(Exception, match="got NaN"):  # JAX's error quotes ours
         jax.jit(kernel.step)(key, state, {"b": jnp.array([jnp.nan])})
     with pytest.raises(mg.GraphError, match="arrays by name, got list"):
         kernel.step(key, state, [0.5])

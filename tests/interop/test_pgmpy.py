@@ -1,4 +1,4 @@
-"""pgmpy: its exact answers, both ways; hard constraints pruned, kept or raised."""
+"""pgmpy: agreement with its exact inference in both directions; zeros pruned, kept or raised."""
 
 import warnings
 
@@ -19,7 +19,7 @@ STATES = {"rain": ["no", "yes"], "sprinkler": ["off", "on", "broken"], "wet": ["
 
 
 def network(broken=0.0, dry=0.9):
-    """A Bayesian network; by default one state of the sprinkler is impossible."""
+    """Return a Bayesian network; by default one state of the sprinkler is impossible."""
     model = DiscreteBayesianNetwork([("rain", "wet"), ("sprinkler", "wet")])
     wet = [[dry, 0.2, 0.5, 0.1, 0.3, 0.5], [1 - dry, 0.8, 0.5, 0.9, 0.7, 0.5]]
     model.add_cpds(
@@ -48,7 +48,7 @@ def markov(*factors):
 
 
 def theirs(model, evidence=None):
-    """pgmpy's exact marginals, by variable and state name."""
+    """Return pgmpy's exact marginals, by variable and state name."""
     asked = [node for node in model.nodes() if node not in (evidence or {})]
     answers = {}
     for variable in asked:
@@ -103,7 +103,7 @@ def test_a_factor_graph():
     rng = np.random.default_rng(2)
     factors = [
         DiscreteFactor(["a", "b"], [2, 3], rng.random(6), {"a": ["x", "y"], "b": [10, 20, 30]}),
-        DiscreteFactor(["b"], [3], rng.random(3)),  # names no states
+        DiscreteFactor(["b"], [3], rng.random(3)),  # has no state names
     ]
     model = FactorGraph()
     model.add_nodes_from(["a", "b"])
@@ -145,7 +145,7 @@ def test_round_trip_with_pruned_states_and_evidence(factor_graph):
     there = mg.to_pgmpy(graph, factor_graph)
     assert there.check_model()
     names = {name: states for f in there.factors for name, states in f.state_names.items()}
-    assert names == STATES  # the state that was pruned is back, with probability 0
+    assert names == STATES  # the pruned state is back, with probability 0
     back = mg.from_pgmpy(there)
     assert_same(ours(back), ours(graph))
 
@@ -178,7 +178,7 @@ def test_pruned_states_cannot_be_meant_by_number():
 
 
 def test_states_go_by_their_names():
-    """Names may be numbers in any order, so an index of a state is no name; the error says so."""
+    """Names may be numbers in any order, so an index is not a name, and the error says so."""
     graph = mg.from_pgmpy(markov(DiscreteFactor(["lung"], [2], [1, 9], {"lung": ["yes", "no"]})))
     assert graph.condition({"lung": "yes"}).evidence.tolist() == [0]
     with pytest.raises(mg.GraphError, match=r"'lung'.*\('yes', 'no'\), got 0; .* called 'yes'"):

@@ -1,4 +1,4 @@
-"""pyAgrum: its exact answers, both ways."""
+"""pyAgrum: agreement with its exact inference, in both directions."""
 
 import warnings
 
@@ -9,13 +9,13 @@ import minigibbs as mg
 from tests.zoo import ZOO
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # its import crashes where warnings are errors
+    warnings.simplefilter("ignore")  # the import fails if warnings are errors
     gum = pytest.importorskip("pyagrum")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # so do parts that load late
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # lazy imports warn too
 
 
 def theirs(model, evidence=None):
-    """pyAgrum's exact marginals, by variable."""
+    """Return pyAgrum's exact marginals, by variable."""
     kind = gum.LazyPropagation if isinstance(model, gum.BayesNet) else gum.ShaferShenoyMRFInference
     engine = kind(model)
     engine.setEvidence(evidence or {})
@@ -97,7 +97,7 @@ def test_files_that_pyagrum_writes_are_read(tmp_path):
         gum.saveBN(net, str(tmp_path / f"a.{ending}"))
         found = ours(mg.read(tmp_path / f"a.{ending}"))
         for name, row in theirs(net).items():
-            np.testing.assert_allclose(found[name], row, atol=1e-5)  # their digits
+            np.testing.assert_allclose(found[name], row, atol=1e-5)  # precision of their files
 
 
 RULES = {

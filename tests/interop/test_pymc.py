@@ -1,4 +1,4 @@
-"""PyMC: a hidden Potts chain against its exact posterior; graphs that do not fit are refused."""
+"""PyMC: a hidden Potts chain, compared with its exact posterior; mismatched graphs are rejected."""
 
 import pickle
 import warnings
@@ -16,11 +16,11 @@ with warnings.catch_warnings():
     import pytensor.tensor as pt
 
     from minigibbs.pymc import GraphStep
-pytestmark = pytest.mark.filterwarnings("ignore")  # PyMC's and ArviZ's own
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of PyMC and ArviZ
 
 
 def model(**options):
-    """The model, and the step of its labels."""
+    """Return the model, and the step of its labels."""
     with pm.Model() as found:
         b = pm.Normal("b", *hidden.PRIOR["b"])
         low, high = (pm.Normal(name, *hidden.PRIOR[name]) for name in ("low", "high"))
@@ -36,7 +36,7 @@ def model(**options):
 
 
 def test_a_hidden_potts_chain_has_the_exact_posterior():
-    """Means within 5 Monte Carlo errors by ArviZ's ESS: a false alarm in 75,000 for 23 numbers."""
+    """Means agree within 5 Monte Carlo errors by ArviZ's ESS: 1 false alarm in 75,000 runs."""
     found, step = model(sweeps=2)
     with found:
         trace = pm.sample(
@@ -69,7 +69,7 @@ def test_a_graph_that_is_not_the_conditional_is_refused():
 
 
 def test_numbers_that_agree_at_the_initial_point_alone_are_refused():
-    """A coupling and fields that are fixed at the initial values of their variables."""
+    """The coupling or the fields are fixed at the initial values of their variables."""
     low, high = hidden.PRIOR["low"][0], hidden.PRIOR["high"][0]
     field = -((hidden.Y[:, None] - np.array([low, high])) ** 2) / (2 * hidden.SIGMA**2)
     for parameters in ({"b": np.array([hidden.PRIOR["b"][0]])}, {"h": field}):
@@ -101,7 +101,7 @@ def test_values_that_the_model_does_not_have_are_refused():
 
 
 def test_hard_constraints():
-    """Few states are possible: no two neighbors are both 1. A graph without that is refused."""
+    """No two neighbors may both be 1, so few states are possible; the graph must say so."""
     table = np.array([[0.0, 0.0], [0.0, -np.inf]])
     graph = mg.FactorGraph([2] * 12, [mg.Table([[k, k + 1] for k in range(11)], [table] * 11)])
     with pm.Model():

@@ -1,4 +1,4 @@
-"""Estimators: the conventions of scikit-learn, exact answers, and tables of every kind."""
+"""Estimators: scikit-learn's conventions, exact posteriors, and tables of every kind."""
 
 import pickle
 
@@ -32,7 +32,7 @@ def test_conventions(estimator, check):
 
 
 def weather(rows=400, seed=0):
-    """A chain of three columns, and the same with a fifth of the cells missing."""
+    """Return a table of three dependent columns, and the same with a fifth of the cells missing."""
     rng = np.random.default_rng(seed)
     sky = rng.choice(["sun", "rain"], rows)
     street = np.where(rng.random(rows) < 0.9, np.where(sky == "rain", "wet", "dry"), "wet")
@@ -130,7 +130,7 @@ def test_text_of_pyarrow_keeps_its_type(kind):
 
 @pytest.mark.filterwarnings("ignore:X .*feature names")
 def test_columns_are_those_of_the_fit_whatever_the_table_calls_them():
-    """Names that are numbers; a fit to a frame used with arrays, and the reverse."""
+    """Column names may be numbers; estimators fitted to a frame accept arrays, and vice versa."""
     pandas = pytest.importorskip("pandas")
     _, holes = weather(60)
     named, numbered = pandas.DataFrame(holes, columns=NAMES), pandas.DataFrame(holes)
@@ -197,7 +197,7 @@ def test_the_log_likelihood_of_a_boltzmann_machine_is_exact():
     assert total == pytest.approx(1.0, abs=1e-9)
     value, error = machine.log_likelihood(rows)
     assert (value, error) == (machine.score(rows), 0.0)
-    # Three free bits are the entropy of the data.
+    # The entropy of the data is three bits.
     assert value == pytest.approx(-3 * np.log(2), abs=0.1)
     assert machine.coupling_[0, 1] > 1.0
     drawn = machine.sample(2000, random_state=1)

@@ -1,4 +1,4 @@
-"""PyTorch: moments and gradients against enumeration, exact and within their errors."""
+"""PyTorch: exact and sampled moments and gradients, compared with enumeration."""
 
 import copy
 import pickle
@@ -17,7 +17,7 @@ DOUBLE = {"dtype": torch.float64, "requires_grad": True}
 
 
 def mixed(size=4):
-    """Named pairs and fields, a table without a name, and a tied parameter."""
+    """Return a graph of named pairs and fields, a table without a name, and a tied parameter."""
     rng = np.random.default_rng(1)
     i, j = np.triu_indices(size, 1)
     return mg.FactorGraph(
@@ -39,7 +39,7 @@ def tensors(graph, **shift):
 
 
 def test_second_derivatives_are_refused():
-    """They were 0 without a word. That of log Z is the derivative of the mean."""
+    """They used to be 0 silently. The second derivative of log Z is the derivative of the mean."""
     graph = chain(4)
     head = Expectations(graph)
     J = torch.tensor([0.3], dtype=torch.float64)
@@ -62,7 +62,7 @@ def test_second_derivatives_are_refused():
 
 
 def enumerated(graph, parameters):
-    """Statistics of all states, and their probabilities, at some parameters."""
+    """Return the statistics of all states, and their probabilities, at some parameters."""
     values = {name: one.detach().numpy() for name, one in parameters.items()}
     graph = graph.with_parameters(values)
     states = np.stack(np.meshgrid(*map(np.arange, graph.sizes), indexing="ij"), -1)
@@ -88,7 +88,7 @@ def test_moments_are_those_of_enumeration():
 
 
 def chain(length=40):
-    """Too many states to enumerate, and a narrow graph."""
+    """Return a graph of low treewidth with too many states to enumerate."""
     return mg.FactorGraph(
         [2] * length,
         [
@@ -125,10 +125,10 @@ def test_gradcheck_of_a_batch():
 
 
 def test_sampled_moments_and_gradients_cover_95_percent():
-    """Student's 95% intervals with 15 degrees of freedom, over 100 seeds.
+    """Student's 95% intervals with 15 degrees of freedom are checked over 100 seeds.
 
-    The covering share is over 100 x 6 numbers. Its threshold of 0.90 is 4 standard errors
-    below 0.95 if the six numbers of a seed depend on each other in pairs: a false alarm in 30,000.
+    The coverage is the share of 100 x 6 numbers. Its threshold of 0.90 is 4 standard errors below
+    0.95 if the six numbers of a seed are dependent in pairs: a false alarm in 30,000.
     """
     graph = mg.FactorGraph(
         [2] * 4, [mg.Ising([0, 1, 2, 3, 0, 1], [1, 2, 3, 0, 2, 3], 0.2, name="J")]
@@ -159,8 +159,8 @@ def test_sampled_moments_and_gradients_cover_95_percent():
 def test_errors_of_shared_parameters_are_those_of_the_sum_over_a_batch():
     """Student's 95% intervals with 15 degrees of freedom, over 60 seeds of 6 couplings.
 
-    A threshold of 0.88 is 4 standard errors below 0.95 if the couplings of a seed depend on each
-    other in pairs: a false alarm in 30,000. Errors of one model alone would cover 70%.
+    The threshold of 0.88 is 4 standard errors below 0.95 if the couplings of a seed are dependent
+    in pairs: a false alarm in 30,000. The errors of a single model would cover 70%.
     """
     i, j = np.triu_indices(4, 1)
     pairs = mg.Ising(i, j, 0.2, name="J")
@@ -186,7 +186,7 @@ def test_errors_of_shared_parameters_are_those_of_the_sum_over_a_batch():
 
 
 def packed(states, sizes):
-    """Bits [word of 32 chains, value], as a GPU marks them."""
+    """Return bits [word of 32 chains, value], as a GPU stores them."""
     hot = np.concatenate(
         [states[:, [i]] == np.arange(size) for i, size in enumerate(sizes)], axis=1
     )
@@ -197,7 +197,7 @@ def packed(states, sizes):
 
 
 def test_statistics_by_tensors_are_those_of_compiled_code():
-    """The computation of a GPU, done here: bits of 70 chains, at two draws, in two groups."""
+    """The GPU's computation on the CPU: bits of 70 chains, at two draws, in two groups."""
     graph = mixed()
     frame, rng = graph.frame, np.random.default_rng(2)
     assert frame.countable
@@ -213,7 +213,7 @@ def test_statistics_by_tensors_are_those_of_compiled_code():
 
 
 def test_chains_persist_between_calls():
-    """A frozen model keeps the state of its chains: fresh chains would start on both sides."""
+    """A frozen model keeps the state of its chains; new chains would start in both states."""
     graph = mg.FactorGraph([2] * 2, [mg.Ising([0], [1], 9.0), mg.Unary([0], [0.0, 0.0], name="h")])
     head = Expectations(graph, exact=False, chains=16, sweeps=1, draws=1, warmup=50, seed=3)
     with torch.no_grad():
@@ -224,7 +224,7 @@ def test_chains_persist_between_calls():
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_entries_of_minus_infinity_forbid_values(exact):
-    """One in the graph becomes finite, one in the tensor is new; sampled within 6 errors."""
+    """One entry in the graph becomes finite, one in the tensor is new; sampled within 6 errors."""
     graph = mixed(3).with_parameters({"h": [[0.0, -np.inf, 0.3], [0.0, 0.1, 0.2], [0.5, 0.0, 0.0]]})
     h = torch.tensor([[-torch.inf, 0.4, 0.3], [0.0, 0.1, 0.2], [0.5, 0.0, 0.0]], **DOUBLE)
     options = {"exact": exact, "draws": 64, "seed": 1, "threads": 1}
@@ -268,7 +268,7 @@ def test_tensors_keep_their_type_and_shared_parameters_sum_over_a_batch():
 
 
 def test_maximum_likelihood_by_an_optimizer():
-    """Gradient ascent of the exact likelihood ends where `mg.learn` does."""
+    """Gradient ascent of the exact likelihood converges to the result of `mg.learn`."""
     graph = chain(6)
     true = graph.with_parameters({"J": [0.8]})
     rows = mg.exact_draws(true, 200, seed=1)
@@ -356,7 +356,7 @@ def small_crf():
 
 
 def exact_crf(unary, features, weights, vector):
-    """Marginals, and the gradients of their product with a vector, by enumeration."""
+    """Return marginals, and the gradients of their product with a vector, by enumeration."""
     points, labels = unary.shape
     groups = [mg.Points(f, weight=1.0, norms="sums") for f in features]
     states = np.stack(np.meshgrid(*[np.arange(labels)] * points, indexing="ij"), -1)
@@ -376,8 +376,8 @@ def exact_crf(unary, features, weights, vector):
 def test_dense_crf_covers_enumeration():
     """Student's 95% intervals of 15 degrees of freedom, over 25 calls of 15 + 17 numbers.
 
-    With 90% as the threshold of each share, a false alarm is rarer than 1 in 1,000 even if only 5
-    numbers of a call were independent; the seed is fixed.
+    With a threshold of 90% for each share, the false-alarm rate is below 1 in 1,000 even if only 5
+    numbers of a call were independent. The seed is fixed.
     """
     unary, features, weights = small_crf()
     vector = np.linspace(-1, 1, 15).reshape(5, 3)
@@ -398,7 +398,7 @@ def test_dense_crf_covers_enumeration():
 
 
 def test_a_batch_of_images():
-    """Images with features of their own: the gradient of the weights is the sum over images."""
+    """Images have their own features: the gradient of the weights is the sum over images."""
     unary, features, weights = small_crf()
     crf = DenseCRF(weights, seed=5)
     fields = torch.tensor(np.stack([unary, -unary]), **DOUBLE)

@@ -1,4 +1,4 @@
-"""Tables are repaired with and without rules and labels, and bad tables are answered or refused."""
+"""Tables are repaired with and without rules and labels; odd tables work, bad ones are rejected."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from minigibbs.system.frames import column_of, frame_like
 
 
 def shops(rows=300, seed=0, share=0.04):
-    """A clean table and the same with typos."""
+    """Return a table with typos, and the clean table."""
     rng = np.random.default_rng(seed)
     shop = rng.integers(0, 15, rows)
     clean = {
@@ -143,7 +143,7 @@ def test_dependencies_of_denial_constraints():
 
 
 def test_sources_that_are_right_are_found_from_labels():
-    """Ten sources report 40 items; four honest ones are outvoted by six that copy an error."""
+    """Ten sources report 40 items; four honest sources are outvoted by six that copy an error."""
     rng = np.random.default_rng(3)
     truth = {f"item {k}": f"value {rng.integers(1000, 9999)}" for k in range(40)}
     lie = {item: f"value {rng.integers(1000, 9999)}" for item in truth}
@@ -247,7 +247,7 @@ def test_counts_leave_the_cell_out():
     assert pairs.count(np.array([0, 1, 5, -1]), np.array([0, 0, 0, 0])).tolist() == [2, 0, 0, 0]
     accuracy, covered = pairs.loo_accuracy()
     assert covered == pytest.approx(5 / 6)
-    assert accuracy == pytest.approx(4 / 5)  # the odd cell of key 0 is outvoted
+    assert accuracy == pytest.approx(4 / 5)  # the odd cell of key 0 loses the vote
 
 
 def test_keys_predict_nothing():

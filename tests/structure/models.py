@@ -1,4 +1,4 @@
-"""Networks to draw tables from."""
+"""Networks and models from which test tables are drawn."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ PARENTS = ((), (), (0, 1), (2,), (2,), (3, 4), (), (6,), (6, 7), (5, 8))
 
 
 def network(seed=3, values=3):
-    """The conditional tables of a network of 10 columns, and its edges [parent, child]."""
+    """Return the conditional tables of a network of 10 columns, and its edges [parent, child]."""
     rng = np.random.default_rng(seed)
     edge = np.zeros((len(PARENTS),) * 2, dtype=bool)
     tables = []
@@ -20,7 +20,7 @@ def network(seed=3, values=3):
 
 
 def draw(tables, rows, seed):
-    """[row, variable] states drawn from a network, parents first."""
+    """Return [row, variable] states drawn from a network, parents first."""
     rng, done, left = np.random.default_rng(seed), {}, list(tables)
     while left:
         one = next(c for c in left if all(p in done for p in c.parents))
@@ -34,7 +34,7 @@ def draw(tables, rows, seed):
 
 
 def edges_of(structure):
-    """[parent, child] of a structure."""
+    """Return the edges of a structure as [parent, child]."""
     edge = np.zeros((len(structure.graph),) * 2, dtype=bool)
     index = structure.graph.domains.index
     for one in structure.edges:
@@ -43,13 +43,13 @@ def edges_of(structure):
 
 
 def hidden(rows, share, seed):
-    """Rows with a share of the cells replaced by None."""
+    """Return the rows with a share of the cells replaced by None."""
     gone = np.random.default_rng(seed).random(rows.shape) < share
     return np.where(gone, None, rows.astype(object))
 
 
 def planted(columns, rows, degree, coupling, seed, values=2, sweeps=60):
-    """[row, column] of a random sparse Potts model, and its edges (low, high)."""
+    """Return [row, column] draws from a random sparse Potts model, and its edges (low, high)."""
     rng = np.random.default_rng(seed)
     i, j = np.triu_indices(columns, 1)
     chosen = rng.choice(len(i), columns * degree // 2, replace=False)

@@ -1,4 +1,4 @@
-"""Counts by bits and by rows are the counts; scores are their formulas."""
+"""Counts by bits and by rows equal naive counts; scores equal their formulas."""
 
 import math
 
@@ -18,7 +18,7 @@ def codes(rows, kind=np.uint8, seed=0):
 
 
 def naive(table, columns, sizes):
-    """Counts by the definition, [first column, second column, ...]."""
+    """Count by definition; returns [first column, second column, ...]."""
     counts = np.zeros([sizes[c] for c in columns], dtype=int)
     np.add.at(counts, tuple(table[c] for c in columns), 1)
     return counts
@@ -38,7 +38,7 @@ def test_pairs_are_counted(rows, kind):
 
 
 def bic(counts):
-    """BIC of a table [..., child]."""
+    """Return the BIC of a table [..., child]."""
     flat = counts.reshape(-1, counts.shape[-1])
     total = sum(n * math.log(n) for n in flat.ravel() if n)
     total -= sum(n * math.log(n) for n in flat.sum(axis=1) if n)
@@ -46,7 +46,7 @@ def bic(counts):
 
 
 def bdeu(counts, strength):
-    """BDeu of a table [..., child]."""
+    """Return the BDeu score of a table [..., child]."""
     flat = counts.reshape(-1, counts.shape[-1])
     cell, row = strength / flat.size, strength / len(flat)
     total = (gammaln(cell + flat) - gammaln(cell)).sum()
@@ -54,7 +54,7 @@ def bdeu(counts, strength):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("rows", [700, 40_000])  # 40,000 rows are two blocks of words
+@pytest.mark.parametrize("rows", [700, 40_000])  # 40,000 rows need two blocks of words
 @pytest.mark.parametrize("parents", [(), (1,), (1, 2), (5, 2, 1), (3, 1, 2)])
 def test_families_with_one_parent_more_or_less_have_their_scores(parents, rows, threads):
     table = codes(rows)

@@ -1,4 +1,4 @@
-"""Climbs take the best change, networks wander among their like, and rounds leave local optima."""
+"""Climbs choose the best change, wandering preserves equivalence, rounds leave local optima."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def search(rows=1000, kind=BIC, required=(), allowed=None, most=None, seed=4):
 
 
 def score(one, edge):
-    """The score of a network, family by family."""
+    """Return the score of a network, computed family by family."""
     none = np.empty(0, dtype=np.int64)
     parents = [np.flatnonzero(edge[:, child]).tolist() for child in range(len(edge))]
     return sum(one.counter.scores(c, own, none, one.scoring)[0] for c, own in enumerate(parents))
@@ -39,7 +39,7 @@ def is_acyclic(edge):
 
 
 def neighbors(one, edge):
-    """Every network that one change of an edge leads to, by the rules."""
+    """Yield every network that the rules allow after one change of an edge."""
     for parent, child in itertools.permutations(range(len(edge)), 2):
         if edge[parent, child] and one.rules.required[parent, child]:
             continue
@@ -62,7 +62,7 @@ def test_a_climb_takes_the_best_change_at_every_step(kind):
             break
         edge = best
     assert abs(one.climb(0) - score(one, edge)) < 1e-6
-    assert class_distance(one.walk.best, edge) == 0  # changes of the same gain: any
+    assert class_distance(one.walk.best, edge) == 0  # equal gains allow any of the networks
 
 
 def test_a_climb_by_rules_ends_where_no_change_is_better():
@@ -121,7 +121,7 @@ def test_families_are_scored_once_however_many_there_are():
 
 
 def traps(rows, seed):
-    """30 columns; most are the noisy "or" of two or three others."""
+    """Return a table of 30 columns, most of which are the noisy "or" of two or three others."""
     rng = np.random.default_rng(seed)
     edge = np.zeros((30, 30), dtype=bool)
     columns = []
@@ -143,7 +143,7 @@ def test_rounds_leave_local_optima():
         far = [class_distance(truth, edges_of(one)) for one in (found, plain)]
         assert found.score >= plain.score - 1e-6
         better += far[0] < far[1]
-    assert better >= 3  # deterministic: seeds fix tables and searches
+    assert better >= 3  # deterministic: the seeds determine tables and searches
 
 
 def test_rounds_of_large_tables_are_made_on_some_rows(monkeypatch):

@@ -1,4 +1,4 @@
-"""Conditional tables of known networks are learned, and written back."""
+"""Conditional tables of known networks are learned, and written to files."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,8 @@ def test_missing_cells_are_summed_out():
     learned = learn(graph, np.where(gone, -1, rows))
     complete = learn(graph, rows)
     a, b = (mg.infer(one, progress=False).marginals for one in (learned, complete))
-    # Shares of 700 cells against shares of 1,000: five standard errors of the difference.
+    # Shares of 700 cells are compared with shares of 1,000 cells, within five standard errors of
+    # the difference.
     np.testing.assert_allclose(a, b, atol=5 * 0.5 * np.sqrt(1 / 700 - 1 / 1000) + 0.005)
 
 

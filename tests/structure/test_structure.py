@@ -1,4 +1,4 @@
-"""Structures are found, with their rules, from complete and incomplete tables."""
+"""Structures are learned from complete and incomplete tables, subject to rules."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ def chain(rows=2000, columns=5, seed=1):
 
 
 def skeleton(structure):
-    """Pairs of columns with an edge."""
+    """Return the pairs of columns with an edge."""
     edge = edges_of(structure)
     return {tuple(sorted(pair)) for pair in np.argwhere(edge).tolist()}
 
@@ -31,8 +31,8 @@ def skeleton(structure):
 @pytest.mark.quick
 @pytest.mark.parametrize("method", ["tree", "network", "pairwise"])
 def test_a_chain_is_found(method):
-    # The weakest of 4 true pairs has a gain of some 300; one of 6 false pairs passes the penalty
-    # of BIC, chi-squared above log(2000) = 7.6, in less than 4% of all tables.
+    # The weakest of 4 true pairs has a gain of about 300. One of 6 false pairs exceeds the BIC
+    # penalty, chi-squared above log(2000) = 7.6, in less than 4% of all tables.
     found = learn(chain(), method)
     assert skeleton(found) == {(k, k + 1) for k in range(4)}
     answer = mg.infer(found.graph, progress=False)
@@ -42,7 +42,7 @@ def test_a_chain_is_found(method):
 def test_a_tree_of_likelihood_spans_all_columns():
     rows = np.random.default_rng(0).integers(0, 2, (200, 6))
     assert len(learn(rows, score="likelihood").edges) == 5
-    assert len(learn(rows).edges) <= 2  # an edge between independent columns: 2% of all pairs
+    assert len(learn(rows).edges) <= 2  # independent columns get an edge in 2% of all pairs
 
 
 def test_networks_are_found_up_to_equivalence():
@@ -57,7 +57,7 @@ def test_networks_are_found_up_to_equivalence():
     seen = draw(tables, 20_000, 1)
     common = np.bincount(3 * seen[:, 0] + seen[:, 1], minlength=9) / len(seen)
     error = np.abs(table - tables[2].table).max(axis=-1).ravel()
-    # Five standard errors of a share among the rows with these parents, and the prior's pull.
+    # Five standard errors of a share among the rows with these parents, plus the bias of the prior.
     assert (error < 5 * 0.5 / np.sqrt(20_000 * common) + 1 / (9 * 20_000 * common)).all()
 
 
@@ -193,8 +193,8 @@ def test_settings_that_make_no_sense_are_refused(options, message):
 def test_planted_pairwise_networks_are_found(values):
     rows, truth = planted(20, 2000, 3, 0.4, seed=values, values=values)
     found = learn(rows, "pairwise")
-    # Couplings of 0.4 have gains of about 150 at a price of 10 per number of a table. A false pair
-    # passes with probability below 1e-4, so that one of some 160 does in at most 2% of all tables.
+    # Couplings of 0.4 have gains of about 150 at a price of 10 per table parameter. A false pair
+    # passes with probability below 1e-4, so one of about 160 passes in at most 2% of all tables.
     assert skeleton(found) == truth
     fit = mg.learn(found.graph, found.encode(rows), "pseudo", progress=False, errors=False)
     assert fit.steps <= 100  # the graph's parameters can be learned further
@@ -202,14 +202,15 @@ def test_planted_pairwise_networks_are_found(values):
 
 @pytest.mark.parametrize("method", ["tree", "network", "pairwise"])
 def test_rows_with_missing_cells_are_used(method):
-    # With 30% of the cells missing, 5 columns are complete in one row of six.
+    # With 30% of the cells missing, one row in six has all 5 columns.
     rows = hidden(chain(3000), 0.3, 4)
     found = learn(rows, method)
     assert skeleton(found) == {(k, k + 1) for k in range(4)}
     assert 0.28 < found.missing < 0.32
     complete = learn(chain(3000), method)
     a, b = (mg.infer(one.graph, progress=False).marginals for one in (found, complete))
-    # Shares of 2,100 cells against shares of 3,000: five standard errors of the difference.
+    # Shares of 2,100 cells are compared with shares of 3,000 cells, within five standard errors of
+    # the difference.
     np.testing.assert_allclose(a, b, atol=5 * 0.5 * np.sqrt(0.3 / 2100) + 0.01)
 
 
@@ -219,8 +220,8 @@ def test_networks_from_incomplete_rows_are_nearly_those_of_complete_ones():
     complete = learn(draw(tables, 5000, 1), "network")
     lost = class_distance(truth, edges_of(found)) - class_distance(truth, edges_of(complete))
     assert lost <= 4
-    # Only every ninth row is complete. Shares of 4,000 cells against shares of 5,000: five standard
-    # errors of the difference.
+    # Only every ninth row is complete. Shares of 4,000 cells are compared with shares of 5,000
+    # cells, within five standard errors of the difference.
     a, b = (mg.infer(one.graph, progress=False).marginals for one in (found, complete))
     np.testing.assert_allclose(a, b, atol=5 * 0.5 * np.sqrt(1 / 4000 - 1 / 5000) + 0.01)
 

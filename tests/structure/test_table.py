@@ -1,4 +1,4 @@
-"""Frames of all sorts become tables of codes, or a clear error."""
+"""Frames of all kinds become tables of codes, or raise a clear error."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def labels(table, name):
 
 
 def column(table, name):
-    """The codes of a column, -1 where a cell is missing."""
+    """Return the codes of a column, -1 if a cell is missing."""
     number = table.domains.index(name)
     codes = table.codes[number].astype(int)
     return np.where(codes == table.sizes[number], -1, codes).tolist()
@@ -81,7 +81,7 @@ def test_a_mapping_and_an_array_are_tables():
     assert column(table, "b") == [0, -1, 1]
     array = read_table(np.array([[-1, 5], [1, 5], [-1, 7]]), None)
     assert array.domains.names == ("x0", "x1")
-    assert labels(array, "x0") == (-1, 1)  # -1 is a label like any other
+    assert labels(array, "x0") == (-1, 1)  # -1 is an ordinary label
 
 
 def test_numbers_are_binned_by_quantiles_edges_and_grids():

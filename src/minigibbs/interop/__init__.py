@@ -1,4 +1,4 @@
-"""Models of other libraries: one module per library, none imported before it is used."""
+"""Conversions of models of other libraries: one module per library, imported when it is used."""
 
 from __future__ import annotations
 

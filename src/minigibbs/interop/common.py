@@ -11,7 +11,7 @@ from minigibbs.errors import GraphError
 
 
 def read_beta(beta: Any) -> float:
-    """An inverse temperature: finite, not negative."""
+    """Validate an inverse temperature: finite and not negative."""
     number = isinstance(beta, Real) and not isinstance(beta, bool)
     if not number or not 0 <= beta < math.inf:
         raise GraphError(f"beta must be a finite number of at least 0, got {beta!r}")
@@ -26,7 +26,7 @@ def require_positive(**counts: Any) -> None:
 
 
 def unique_names(labels: Iterable[Any]) -> list[str]:
-    """Text for labels of any kind: as they are, or written out, and no two alike.
+    """Return unique names for labels of any kind: strings as they are, other labels as printed.
 
     >>> unique_names(["a", (0, 1), 1, "1", "a"])
     ['a', '(0, 1)', '1 (int)', '1', 'a 2']

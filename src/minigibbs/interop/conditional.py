@@ -1,7 +1,7 @@
-"""Gibbs sweeps of a graph whose parameters are given anew at each step.
+"""Gibbs sweeps of a graph with new parameters at each step.
 
-This is the discrete block of a larger model: samplers of probabilistic programs hand over the
-current state and what the parameters are, and get the next state.
+This is the discrete block of a larger model. A sampler of probabilistic programs passes the current
+state and the parameters, and gets the next state.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from minigibbs.learning.chains import RowChains, Threads, seed_of
 
 
 class ConditionalGibbs:
-    """Sweeps of a graph at given parameters; they leave its distribution unchanged.
+    """Gibbs sweeps of a graph at given parameters, which preserve its distribution.
 
     Parameters
     ----------
     graph
         The model, with named factors.
     sweeps
-        Sweeps of one step.
+        Number of sweeps per step.
     """
 
     def __init__(self, graph: FactorGraph, sweeps: int) -> None:
@@ -56,14 +56,14 @@ class ConditionalGibbs:
         self._start()
 
     def read(self, parameters: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
-        """All parameters, one after the other; those that are not given are the graph's own."""
+        """Return all parameters as one flat array; those not given are the graph's own."""
         frame = self.graph.frame
         values = frame.read(parameters, self._known)
         frame.require_finite(values)
         return values
 
     def check(self, state: ArrayLike) -> NDArray[Any]:
-        """One state of the graph, which must agree with its evidence."""
+        """Return one state of the graph after checking that it agrees with the evidence."""
         given = self.graph.check_states(state)
         evidence = self.graph.evidence
         wrong = np.flatnonzero((evidence != FREE) & (given != evidence))
@@ -78,7 +78,7 @@ class ConditionalGibbs:
     def step(
         self, state: ArrayLike, values: NDArray[np.float64], seed: Sequence[int]
     ) -> NDArray[Any]:
-        """The state after some sweeps, a function of its arguments alone."""
+        """Return the state after the sweeps, a function of the arguments alone."""
         given = self.check(state)
         with self._lock:
             if self._chains is None:

@@ -1,7 +1,8 @@
-"""dimod's constrained quadratic models as factor graphs.
+"""Conversion of dimod's constrained quadratic models to factor graphs.
 
-Every variable of the model is a function of one variable of the graph: of its own, or of the one
-that stands for a whole one-hot constraint. Objective and constraints are sums over these functions.
+Every variable of the model is a function of one variable of the graph: either its own, or the one
+that represents a whole one-hot constraint. The objective and the constraints are sums over these
+functions.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from minigibbs.interop.common import read_beta, unique_names
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
-_MOST_ENTRIES = 2**14  # of the table of a hard constraint
-_MOST_SCOPE = 14  # variables of such a table
-_MOST_VALUES = 2**16  # of an integer variable, and of the slack of an inequality
-_MOST_COUNT = 2**20  # entries of a table of counting variables
-_ENTRY_BYTES = 40  # of memory for each entry of a table while a graph is made of it
-_RELATIVE, _ABSOLUTE = 1e-6, 1e-8  # tolerances of a constraint, dimod's own
+_MOST_ENTRIES = 2**14  # maximum number of entries in the table of a hard constraint
+_MOST_SCOPE = 14  # maximum number of variables of such a table
+_MOST_VALUES = 2**16  # maximum number of values of an integer variable or a slack
+_MOST_COUNT = 2**20  # maximum number of entries in a table of counting variables
+_ENTRY_BYTES = 40  # bytes of memory per table entry while the graph is built
+_RELATIVE, _ABSOLUTE = 1e-6, 1e-8  # tolerances of a constraint, as in dimod
 
 ONE_HOT, ALWAYS, TABLE = "one-hot", "always", "table"
 COUNTING, PENALTY, SOFT = "counting", "penalty", "soft"
@@ -37,7 +38,7 @@ COUNTING, PENALTY, SOFT = "counting", "penalty", "soft"
 @checked(GraphError, init=False)
 @dataclass(frozen=True, eq=False)
 class Constrained:
-    """A graph made of a constrained quadratic model, and how to read its states.
+    """A graph made from a constrained quadratic model, and the conversion of its states.
 
     Attributes
     ----------
@@ -46,11 +47,11 @@ class Constrained:
     variables : tuple
         The variables of the constrained model, in its order.
     constraints : dict
-        How each constraint is represented, by label: "one-hot" (one variable with a value per
-        member), "always" (it holds in every state), "table" (a hard factor), "counting" (hard
+        The representation of each constraint, by label: "one-hot" (one variable with a value per
+        member), "always" (every state satisfies it), "table" (a hard factor), "counting" (hard
         factors over counting variables), "penalty" (violations are improbable) or "soft".
     penalty : float
-        The weight of a squared violation in the constraints that are penalties.
+        The weight of a squared violation in constraints that became penalties.
 
     Examples
     --------
@@ -95,7 +96,7 @@ class Place(NamedTuple):
     """A variable of a constrained model: a function of one variable of the graph."""
 
     owner: int
-    values: NDArray[np.float64]  # by value of the owner
+    values: NDArray[np.float64]  # [value of the owner]
 
 
 class Linear(NamedTuple):
@@ -105,7 +106,7 @@ class Linear(NamedTuple):
     constant: float
 
     def range(self) -> tuple[float, float]:
-        """The least and the largest value."""
+        """Return the smallest and the largest value of the sum."""
         low = sum(float(term.min()) for term in self.terms.values())
         high = sum(float(term.max()) for term in self.terms.values())
         return self.constant + low, self.constant + high
@@ -119,12 +120,12 @@ def from_cqm(
     penalty: float | None = None,
     wide: Literal["penalty", "counting"] = "penalty",
 ) -> Constrained:
-    """Convert a `dimod.ConstrainedQuadraticModel` to exp(-beta * objective) where it is feasible.
+    """Convert a `dimod.ConstrainedQuadraticModel` to exp(-beta * objective) on feasible states.
 
     A one-hot constraint becomes one variable with one value per member. Another constraint becomes
     a hard factor if its table has at most 2^14 entries over at most 14 variables. A wider linear
-    constraint becomes a penalty, or an exact count with `wide="counting"`. `constraints` of the
-    result says which. Soft constraints keep their weight.
+    constraint becomes a penalty, or an exact count with `wide="counting"`. The attribute
+    `constraints` of the result lists these choices. Soft constraints keep their weight.
 
     Parameters
     ----------
@@ -133,18 +134,18 @@ def from_cqm(
     beta : float, default 1.0
         The inverse temperature. It multiplies the objective, soft constraints and penalties.
     penalty : float or None, default None
-        The weight of a squared violation in constraints that become penalties. By default the
-        largest change of the objective by one variable.
+        The weight of a squared violation in constraints that become penalties. By default an upper
+        bound on the change of the objective by one variable.
     wide : {"penalty", "counting"}, default "penalty"
-        How constraints that are too wide for a table are represented. A penalty adds a slack
-        variable for an inequality, and its states may violate the constraint. Counting adds
-        variables that hold partial sums. It is exact, for `mg.infer`; chains that update one
-        variable at a time cannot move.
+        Representation of constraints that are too wide for a table. A penalty adds a slack variable
+        for an inequality; states may then violate the constraint. Counting adds variables for
+        partial sums. It is exact, and meant for `mg.infer`: chains that update one variable at a
+        time cannot move.
 
     Returns
     -------
     Constrained
-        The graph, and how to read its states.
+        The graph, and the conversion of its states.
 
     Raises
     ------
@@ -184,7 +185,7 @@ def from_cqm(
 
 
 class _Builder:
-    """The graph's variables and tables while they are collected; all terms are costs."""
+    """The variables and tables of a graph under construction; all terms are costs."""
 
     def __init__(self, cqm: Any) -> None:
         self.sizes: list[int] = []
@@ -212,7 +213,7 @@ class _Builder:
         return len(self.sizes) - 1
 
     def _merge(self, cqm: Any, label: Hashable, comparison: Any) -> None:
-        """One variable for a one-hot constraint over binary variables that are free."""
+        """Represent a one-hot constraint over unused binary variables by one variable."""
         left = comparison.lhs
         linear, quadratic = _terms(left, f"constraint {label!r}")
         members = list(linear)
@@ -255,7 +256,7 @@ class _Builder:
         self.pairs[key] += times * np.outer(one.values, other.values)
 
     def _reserve(self, entries: int) -> None:
-        """Count the entries of tables, and ask for memory each time that they have doubled."""
+        """Count table entries; check the available memory whenever their number has doubled."""
         self._entries += entries
         if self._entries > self._checked:
             self._checked = 2 * self._entries
@@ -263,7 +264,7 @@ class _Builder:
             memory.require(self._entries * _ENTRY_BYTES, what, "use smaller integer variables")
 
     def largest_range(self) -> float:
-        """The largest change of the cost by one variable, at most; 1 if it is constant."""
+        """Return an upper bound on the change of the cost by one variable; 1 if it is constant."""
         ranges = np.zeros(len(self.sizes))
         for owner, values in self.unary.items():
             ranges[owner] += np.ptp(values)
@@ -273,7 +274,7 @@ class _Builder:
         return float(ranges.max()) or 1.0
 
     def constrain(self, label: Hashable, comparison: Any, weight: float, wide: str) -> str:
-        """Represent one constraint; returns how."""
+        """Represent one constraint; return the kind of its representation."""
         left, sense = comparison.lhs, comparison.sense.name
         right = _finite(comparison.rhs, f"constraint {label!r}: the right-hand side")
         linear, quadratic = _terms(left, f"constraint {label!r}")
@@ -311,7 +312,7 @@ class _Builder:
         return PENALTY
 
     def _tabulate(self, label: Hashable, left: Any, owners: list[int]) -> NDArray[np.float64]:
-        """The left-hand side for all states of some variables."""
+        """Return the left-hand side for all states of some variables."""
         axis = {owner: k for k, owner in enumerate(owners)}
         linear, quadratic = _terms(left, f"constraint {label!r}")
 
@@ -328,7 +329,7 @@ class _Builder:
         return table
 
     def _linear(self, label: Hashable, left: Any) -> Linear:
-        """The left-hand side of a wide constraint, without its offset."""
+        """Return the left-hand side of a wide constraint, without its offset."""
         linear, quadratic = _terms(left, f"constraint {label!r}")
         if quadratic:
             variables = {*linear, *(v for pair in quadratic for v in pair)}
@@ -344,7 +345,7 @@ class _Builder:
         return Linear(terms, 0.0)
 
     def _with_slack(self, label: Hashable, found: Linear, low: float) -> Linear:
-        """An inequality `found <= 0` as an equation with a slack variable."""
+        """Return an inequality `found <= 0` as an equation with a slack variable."""
         numbers = np.concatenate([*found.terms.values(), [found.constant]])
         if not np.array_equal(numbers, np.round(numbers)):
             raise GraphError(
@@ -370,7 +371,7 @@ class _Builder:
                 self._add_product(one, other, 2 * weight)
 
     def _soften(self, label: Hashable, comparison: Any, owners: list[int] | None) -> str:
-        """A soft constraint: its violation, or its square, times its weight."""
+        """Represent a soft constraint: its weight times the violation, or the squared violation."""
         left, sense, right = comparison.lhs, comparison.sense.name, float(comparison.rhs)
         weight = _finite(left.weight(), f"constraint {label!r}: the weight")
         quadratic = left.penalty() == "quadratic"
@@ -392,7 +393,7 @@ class _Builder:
         return SOFT
 
     def _count(self, label: Hashable, found: Linear, equal: bool, slack: float) -> None:
-        """Variables for the partial sums of `found`, which must end at or below 0."""
+        """Add variables for the partial sums of `found`, whose total must be 0, or at most 0."""
         rest = sum(float(term.min()) for term in found.terms.values())
         most = sum(float(term.max()) for term in found.terms.values())
         sums, before = np.array([found.constant]), -1
@@ -428,7 +429,7 @@ class _Builder:
         self._reserve(entries)
 
     def graph(self, beta: float) -> FactorGraph:
-        """The graph of what was collected."""
+        """Return the graph of the collected variables and tables."""
         tables: list[tuple[tuple[int, ...], NDArray[np.float64]]]
         tables = [((owner,), -beta * values) for owner, values in self.unary.items()]
         tables += [(scope, -beta * values) for scope, values in self.pairs.items()]
@@ -452,7 +453,7 @@ class _Builder:
 
 
 def _groups(tables: list[tuple[tuple[int, ...], NDArray[np.float64]]]) -> list[Factors]:
-    """Tables of one shape in one group."""
+    """Group the tables by shape."""
     members: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for number, (_, table) in enumerate(tables):
         members[table.shape].append(number)
@@ -467,7 +468,7 @@ def _groups(tables: list[tuple[tuple[int, ...], NDArray[np.float64]]]) -> list[F
 def _terms(
     expression: Any, where: str
 ) -> tuple[dict[Hashable, float], dict[tuple[Hashable, Hashable], float]]:
-    """The linear and the quadratic biases of an expression that are not 0."""
+    """Return the nonzero linear and quadratic biases of an expression."""
     linear = {
         variable: _finite(bias, f"{where}: the bias of {variable!r}")
         for variable, bias in expression.iter_linear()
@@ -500,7 +501,7 @@ def _values(cqm: Any, variable: Hashable) -> list[int]:
 
 
 def _excess(left: NDArray[np.float64], right: float, sense: str) -> NDArray[np.float64]:
-    """By how much a constraint is violated; not above 0 where it holds."""
+    """Return the violation of a constraint; at most 0 if it is satisfied."""
     excess = left - right
     if sense == "Eq":
         return np.abs(excess)

@@ -1,4 +1,4 @@
-"""Two dimod samplers: draws of exp(-beta * energy), and states of least energy."""
+"""Two dimod samplers: draws from exp(-beta * energy), and a search for minimum energy."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ __all__ = [
     "from_polynomial",
 ]
 
-_LARGEST_SEED = 2**32  # of dimod's generators
-_SHARES = (1 / 256, 1 / 64, 1 / 16, 1 / 4)  # of the default penalty, tried besides it
+_LARGEST_SEED = 2**32  # bound of the seeds of dimod's generators
+_SHARES = (1 / 256, 1 / 64, 1 / 16, 1 / 4)  # other fractions of the default penalty to try
 
 
 if TYPE_CHECKING:  # dimod annotates its attributes as None
@@ -50,7 +50,7 @@ else:
 
 @checked(SampleError)
 class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, name-defined]
-    """Draws from exp(-beta * energy) at one fixed inverse temperature.
+    """Sampler of exp(-beta * energy) at a fixed inverse temperature.
 
     This is a sampler, not an annealer: it does not look for the least energy, and lower energies
     are as frequent as the Boltzmann distribution makes them. (`MiniGibbsAnnealer` looks for it.)
@@ -101,29 +101,30 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         bqm : dimod.BinaryQuadraticModel
             The model.
         num_reads : int, optional
-            Number of independent chains, and so of samples. By default as many as there are initial
-            states, or 1.
+            Number of independent chains, each of which gives one sample. By default the number of
+            initial states, or 1.
         num_sweeps : int, default 1000
-            Sweeps of each chain.
+            Number of sweeps per chain.
         beta : float, default 1.0
             The inverse temperature.
         seed : int, optional
-            Fixes every draw.
+            Seed of all random draws.
         sampler : Sampler or str, optional
             A sampler such as `mg.Gibbs()`, or its name. By default `mg.PoissonGibbs()`.
         scan : str, default "random"
             "random", "systematic", "shuffled" or "chromatic", as in `mg.sample`.
         initial_states : object, optional
-            First states of the chains; see `dimod.Initialized`.
+            Initial states of the chains; see `dimod.Initialized`.
         initial_states_generator : str, default "random"
-            "none", "tile" or "random": how to create missing first states; see `dimod.Initialized`.
+            "none", "tile" or "random": how to create missing initial states; see
+            `dimod.Initialized`.
         **kwargs : object
             Options of other samplers. They are ignored, with dimod's warning.
 
         Returns
         -------
         dimod.SampleSet
-            `info` holds the times in nanoseconds, as dwave-samplers does, the seed and beta.
+            `info` contains the times in nanoseconds, as in dwave-samplers, the seed and beta.
         """
         begun = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
@@ -158,20 +159,20 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         scan: str = "random",
         **kwargs: Any,
     ) -> Any:
-        """Sample a discrete quadratic model; samples hold numbers of cases.
+        """Sample a discrete quadratic model; samples contain case numbers.
 
         Parameters
         ----------
         dqm : dimod.DiscreteQuadraticModel
             The model.
         num_reads : int, default 1
-            Number of independent chains, and so of samples.
+            Number of independent chains, each of which gives one sample.
         num_sweeps : int, default 1000
-            Sweeps of each chain, from random states.
+            Number of sweeps per chain, from a random state.
         beta : float, default 1.0
             The inverse temperature.
         seed : int, optional
-            Fixes every draw.
+            Seed of all random draws.
         sampler : Sampler or str, optional
             A sampler such as `mg.Gibbs()`, or its name. By default `mg.PoissonGibbs()`.
         scan : str, default "random"
@@ -182,7 +183,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         Returns
         -------
         dimod.SampleSet
-            `info` holds the times in nanoseconds, the seed and beta.
+            `info` contains the times in nanoseconds, the seed and beta.
         """
         begun = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
@@ -197,9 +198,9 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
 @checked(SampleError)
 class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc, name-defined]
-    """Looks for the least energy, as `mg.maximize` does: annealing and tempering on a ladder.
+    """Search for states of minimum energy by annealing and parallel tempering, as in `mg.maximize`.
 
-    Every read is the best state that a ladder of its own has met; reads are independent.
+    Every read is the best state found by its own temperature ladder; reads are independent.
 
     Examples
     --------
@@ -235,20 +236,20 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         bqm : dimod.BinaryQuadraticModel
             The model.
         num_reads : int, default 1
-            Number of searches, and so of samples.
+            Number of searches, each of which gives one sample.
         num_sweeps : int, default 200
-            Sweeps of every temperature of each ladder. A third of them anneal.
+            Sweeps per temperature of each ladder. A third of them anneal.
         beta_range : (float, float), optional
-            Smallest and largest inverse temperature. By default found from the biases.
+            Smallest and largest inverse temperature. By default derived from the biases.
         seed : int, optional
-            Fixes every read.
+            Seed of all random draws.
         **kwargs : object
             Options of other samplers. They are ignored, with dimod's warning.
 
         Returns
         -------
         dimod.SampleSet
-            `info` holds the time in nanoseconds and the seed.
+            `info` contains the time in nanoseconds and the seed.
         """
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
@@ -278,20 +279,20 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         dqm : dimod.DiscreteQuadraticModel
             The model.
         num_reads : int, default 1
-            Number of searches, and so of samples.
+            Number of searches, each of which gives one sample.
         num_sweeps : int, default 200
-            Sweeps of every temperature of each ladder. A third of them anneal.
+            Sweeps per temperature of each ladder. A third of them anneal.
         beta_range : (float, float), optional
-            Smallest and largest inverse temperature. By default found from the biases.
+            Smallest and largest inverse temperature. By default derived from the biases.
         seed : int, optional
-            Fixes every read.
+            Seed of all random draws.
         **kwargs : object
             Options of other samplers. They are ignored, with dimod's warning.
 
         Returns
         -------
         dimod.SampleSet
-            Samples hold numbers of cases.
+            Samples contain case numbers.
         """
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
@@ -321,20 +322,20 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         polynomial : dimod.BinaryPolynomial
             The model.
         num_reads : int, default 1
-            Number of searches, and so of samples.
+            Number of searches, each of which gives one sample.
         num_sweeps : int, default 200
-            Sweeps of every temperature of each ladder. A third of them anneal.
+            Sweeps per temperature of each ladder. A third of them anneal.
         beta_range : (float, float), optional
-            Smallest and largest inverse temperature. By default found from the biases.
+            Smallest and largest inverse temperature. By default derived from the biases.
         seed : int, optional
-            Fixes every read.
+            Seed of all random draws.
         **kwargs : object
             Options of other samplers. They are ignored, with dimod's warning.
 
         Returns
         -------
         dimod.SampleSet
-            `info` holds the time in nanoseconds and the seed.
+            `info` contains the time in nanoseconds and the seed.
         """
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
@@ -370,25 +371,25 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         cqm : dimod.ConstrainedQuadraticModel
             The model.
         num_reads : int, default 1
-            Number of searches, and so of samples.
+            Number of searches, each of which gives one sample.
         num_sweeps : int, default 200
-            Sweeps of every temperature of each ladder. A third of them anneal.
+            Sweeps per temperature of each ladder. A third of them anneal.
         beta_range : (float, float), optional
-            Smallest and largest inverse temperature. By default found from the biases.
+            Smallest and largest inverse temperature. By default derived from the biases.
         penalty : float, optional
-            Weight of a squared violation, for constraints that become penalties; see `mg.from_cqm`.
-            By default each read tries five weights, from 1/256 of the largest change of the
-            objective upward, and keeps its best sample.
+            Weight of a squared violation in constraints that become penalties. By default each read
+            tries five weights, the default of `mg.from_cqm` and fractions of it down to 1/256, and
+            keeps its best sample.
         seed : int, optional
-            Fixes every read.
+            Seed of all random draws.
         **kwargs : object
             Options of other samplers. They are ignored, with dimod's warning.
 
         Returns
         -------
         dimod.SampleSet
-            Feasible samples first, then by energy. `info["constraints"]` says how each constraint
-            was represented; see `mg.from_cqm`.
+            Samples sorted by feasibility, then by energy. `info["constraints"]` is the
+            representation of each constraint; see `mg.from_cqm`.
         """
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
@@ -405,8 +406,8 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         info |= {"constraints": models[0].constraints, "penalty": [m.penalty for m in models]}
         variables = list(cqm.variables)
         reads = dimod.SampleSet.from_samples_cqm((np.concatenate(found), variables), cqm).record
-        order = np.lexsort((reads.energy, ~reads.is_feasible))  # best ones first
-        best = np.unique(order % num_reads, return_index=True)[1]  # of each read
+        order = np.lexsort((reads.energy, ~reads.is_feasible))  # best first
+        best = np.unique(order % num_reads, return_index=True)[1]  # the best of each read
         chosen = (np.concatenate(found)[order[np.sort(best)]], variables)
         return dimod.SampleSet.from_samples_cqm(chosen, cqm, info=info)
 
@@ -418,7 +419,7 @@ def _minima(
     beta_range: Sequence[float] | None,
     seed: int | None,
 ) -> tuple[NDArray[Any], dict[str, Any]]:
-    """The best state of each search, and what a `SampleSet` keeps about them."""
+    """Return the best state of each search, and the `info` of the `SampleSet`."""
     begun, seed = time.perf_counter_ns(), _seed(seed)
     rounds = _whole("num_sweeps", sweeps, 1)
     states = best_states(graph, 0.0, rounds, beta_range, "random", reads, seed).states
@@ -441,7 +442,7 @@ def _result(
 
 
 class _Chains:
-    """The chains of one call, and the time they took."""
+    """The chains of one call, and their times."""
 
     def __init__(
         self,
@@ -458,7 +459,7 @@ class _Chains:
         self.name = ""
 
     def run(self, start: int | NDArray[np.int8], begun: int) -> NDArray[Any]:
-        """The last state of each chain; `start` holds the first ones, or says how many chains."""
+        """Return the final states; `start` has the initial states, or is the number of chains."""
         whole = self.scan == CHROMATIC
         ready = time.perf_counter_ns()
         run = sample(
@@ -483,7 +484,7 @@ class _Chains:
         return run.state
 
     def info(self, beta: float) -> dict[str, Any]:
-        """What a `SampleSet` keeps about the chains."""
+        """Return the `info` of the `SampleSet`."""
         times = {**self.times, "postprocessing_ns": time.perf_counter_ns() - self.done}
         return {
             "beta": float(beta),

@@ -1,10 +1,9 @@
-"""Models from frames: variables from the rows of one, factors from the rows of others.
+"""Models from frames: variables from the rows of one frame, factors from the rows of others.
 
-A frame is anything with columns by name: a frame of pandas, Polars or PyArrow, or a mapping to
-arrays. Names, values and weights are looked up column by column, a million rows at a time. A
-missing cell (None, NaN, NaT, the NA of pandas, a masked entry) is read as None: it is no name,
-value or weight, and marks nothing as observed. Results are frames of the library that the
-variables came from.
+A frame is any table with named columns: a frame of pandas, Polars or PyArrow, or a mapping to
+arrays. Names, values and weights are looked up by whole columns. A missing cell (None, NaN, NaT,
+the NA of pandas, a masked entry) is read as None. It is not a name, value or weight, and marks
+nothing as observed. Results are frames of the library of the variables' frame.
 """
 
 from __future__ import annotations
@@ -27,38 +26,37 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.frames import column_of, frame_like, look_up, numbered, places_of
 
-_COMPARED_BYTES = 100  # a value that two variables of a rule may share
+_COMPARED_BYTES = 100  # per value that two variables of a rule may share
 _NOTHING = object()
 
 
 @checked(GraphError)
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A factor for each row of a frame: a weight if the variables of the row have certain values.
+    """A factor per row of a frame: a weight if the variables of the row have certain values.
 
     Parameters
     ----------
     frame : frame or mapping
         Columns by name.
     variables : sequence of str
-        The columns that hold variables, by name.
+        The names of the columns that contain variables.
     values : sequence of str, optional
-        For each of them the column with the value it must have. By default the last value of a
-        variable, such as True of False and True. With `same`, all must have the same value,
-        whichever it is.
+        For each of them, the name of the column with the required value. By default the last value
+        of each variable, such as True of (False, True). Not allowed with `same`.
     name : str, default "weight"
-        Name of the weights, to learn them.
+        Name of the weights, for learning.
     weight : str, optional
-        The column that says which weight a row has: rows with the same entry share a weight. By
+        The column that identifies the weight of a row: rows with the same entry share a weight. By
         default all rows share one.
     scale : str, optional
         A column of numbers that multiply the weight of each row. By default 1.
     start : float or mapping, default 0.0
-        The weights before learning: one number, or numbers by entry of `weight`.
+        The initial weights: one number, or numbers by entry of `weight`.
     fixed : bool, default False
-        Whether the weights are not learned.
+        Whether to exclude the weights from learning.
     same : bool, default False
-        Whether the values must be equal to each other, instead of given.
+        Whether the variables must have equal values, instead of given values.
 
     Examples
     --------
@@ -92,7 +90,7 @@ class FrameModel:
     graph : FactorGraph
         The model.
     entries : dict
-        The entries of each rule, in the order of its weights.
+        The entries of each rule's `weight` column, in the order of the weights.
 
     Examples
     --------
@@ -107,7 +105,7 @@ class FrameModel:
 
     graph: FactorGraph
     entries: dict[str, list[Any]] = field(repr=False)
-    like: Any = field(default=None, repr=False)  # an empty frame of the library in use
+    like: Any = field(default=None, repr=False)  # an empty frame of the same library
 
     def best(self, result: Result) -> Any:
         """Return the most probable value of each variable.
@@ -185,15 +183,15 @@ def from_frames(
         One row per variable and value: a frame of pandas, Polars or PyArrow, or a mapping to
         arrays. The results `best` and `weights` are of the same kind.
     rules : sequence of Rule
-        The factors: one per row of the frame of each rule.
+        The factors: one per row of each rule's frame.
     name : str, default "name"
         The column of `variables` with the names of the variables.
     value : str or None, default "value"
-        The column of `variables` with the values. None means that each row is a variable with the
-        values False and True.
+        The column of `variables` with the values. If None, each row is a variable with the values
+        False and True.
     observed : str, optional
-        The column that marks observed values by True and False or 1 and 0; a missing cell is not
-        observed. The observed values are the evidence of the graph, from which
+        The column that marks observed values by True and False or 1 and 0; a missing cell means not
+        observed. The observed values become the evidence of the graph, from which
         `mg.learn(model.graph)` learns.
 
     Returns
@@ -249,7 +247,7 @@ def from_frames(
 
 
 class _Values:
-    """Which values each variable has, in the order of the rows, found by number."""
+    """A lookup table of the values of each variable, in the order of the rows."""
 
     def __init__(
         self,
@@ -279,7 +277,7 @@ class _Values:
             raise GraphError(f"variables: {again!r} has a value, or itself, twice")
 
     def find(self, variable: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.int64]:
-        """The number of each value of a variable; -1 for one that it does not have."""
+        """Return the index of each value in its variable's domain; -1 if it is not in it."""
         if self.whole:
             return _truth(values)
         code = look_up(self.labels, values)
@@ -291,7 +289,7 @@ class _Values:
     def common(
         self, a: NDArray[np.int64], b: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """For pairs of variables the values that both have: the pair, and the two numbers."""
+        """Return the common values of pairs of variables: the pair, and the two indices."""
         if self.whole:
             pair = np.repeat(np.arange(len(a)), 2)
             number = np.tile(np.arange(2), len(a))
@@ -312,7 +310,7 @@ class _Values:
 def _factors(
     rule: Rule, found: list[Any], lookup: _Values, entries: dict[str, list[Any]]
 ) -> Iterable[Factors]:
-    """The groups of one rule."""
+    """Yield the factor groups of one rule."""
     where = f"rule {rule.name!r}"
     if not isinstance(rule.name, str):
         raise GraphError(f"{where}: its name must be a text")
@@ -361,7 +359,7 @@ def _factors(
 
 
 def _alike(where: str, rule: Rule, first: NDArray[Any]) -> None:
-    """Raise unless the columns that a rule looks at have the same number of rows."""
+    """Raise if the columns of a rule differ in their number of rows."""
     names = [*rule.variables, *(rule.values or ()), rule.weight, rule.scale]
     for name in (name for name in names if name is not None):
         rows = len(_column(rule.frame, name, where))
@@ -372,7 +370,7 @@ def _alike(where: str, rule: Rule, first: NDArray[Any]) -> None:
 
 
 def _ties(rule: Rule, entries: dict[str, list[Any]], where: str) -> NDArray[np.int64]:
-    """The number of each row's weight; rules of one name share their entries."""
+    """Return the index of each row's weight; rules of one name share their entries."""
     known = entries.setdefault(rule.name, [])
     if rule.weight is None:
         column = np.full(len(_column(rule.frame, rule.variables[0], where)), "all", dtype=object)
@@ -393,7 +391,7 @@ def _scales(rule: Rule, where: str) -> NDArray[np.float64] | None:
         return None
     column = _column(rule.frame, rule.scale, where)
     try:
-        return column.astype(np.float64)  # a missing cell becomes NaN, which factors refuse
+        return column.astype(np.float64)  # a missing cell becomes NaN, which factors reject
     except (TypeError, ValueError):
         raise GraphError(f"{where}: scale must be a column of numbers") from None
 
@@ -412,7 +410,7 @@ def _starts(rule: Rule, entries: list[Any]) -> NDArray[np.float64]:
 def _evidence(
     frame: Any, observed: str | None, lookup: _Values, domains: Domains
 ) -> NDArray[np.int64] | None:
-    """The number of each variable's observed value; `FREE` where none was."""
+    """Return the index of each variable's observed value; `FREE` if none is observed."""
     if observed is None:
         return None
     column = _column(frame, observed, "variables")
@@ -441,7 +439,7 @@ def _evidence(
 
 
 def _flat_marginals(result: Result, sizes: NDArray[np.int32]) -> NDArray[np.float64]:
-    """The marginals of a result, a number per variable and value."""
+    """Return the marginals of a result, one number per variable and value."""
     square = result.marginals
     if square.shape != (len(sizes), int(sizes.max())):
         raise GraphError(
@@ -452,12 +450,12 @@ def _flat_marginals(result: Result, sizes: NDArray[np.int32]) -> NDArray[np.floa
 
 
 def _column(frame: Any, name: str, where: str) -> NDArray[Any]:
-    """One column as an array: rows of plain entries."""
+    """Return one column as an array of plain entries."""
     return column_of(frame, name, where, GraphError)
 
 
 def _truth(column: NDArray[Any]) -> NDArray[np.int64]:
-    """1 for True and 1, 0 for False and 0, -1 for anything else."""
+    """Return 1 for True and 1, 0 for False and 0, -1 for anything else."""
     return look_up({False: 0, True: 1}, column)
 
 
@@ -472,12 +470,12 @@ def _refuse(
 
 
 def _texts(names: list[Any]) -> list[str]:
-    """Names as text, as graphs have them."""
+    """Return the names as strings, which graphs require."""
     return [name if isinstance(name, str) else str(name) for name in names]
 
 
 def _column_of(entries: Sequence[Any], kind: Any) -> NDArray[Any]:
-    """A column of any entries, tuples included."""
+    """Return a column of arbitrary entries, tuples included."""
     column = np.empty(len(entries), dtype=kind)
     column[:] = entries if kind is not object else [*entries]
     return column

@@ -1,4 +1,4 @@
-"""JAX: Gibbs sweeps of a graph as a function of keys and arrays, for NumPyro and blackjax."""
+"""Gibbs sweeps of a graph as a JAX function of keys and arrays, for NumPyro and blackjax."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GraphState(NamedTuple):
 
 
 class GraphKernel(NamedTuple):
-    """Two functions, as blackjax has them: `init(position)`, `step(key, state, parameters)`."""
+    """Two functions, as in blackjax: `init(position)`, `step(key, state, parameters)`."""
 
     init: Callable[..., Any]
     step: Callable[..., Any]
@@ -38,20 +38,20 @@ class GraphKernel(NamedTuple):
 
 @checked(GraphError)
 def graph_kernel(graph: FactorGraph, sweeps: int = 1) -> GraphKernel:
-    """Make Gibbs sweeps of a graph a kernel in the style of blackjax.
+    """Wrap Gibbs sweeps of a graph as a kernel in the style of blackjax.
 
     Parameters
     ----------
     graph : FactorGraph
         The model, with named factors.
     sweeps : int, default 1
-        Sweeps of one step.
+        Number of sweeps per step.
 
     Returns
     -------
     GraphKernel
-        `init(position)` makes a state. `step(key, state, parameters)` returns the next state and
-        an empty dictionary; `parameters` are arrays by name. Both can be compiled by JAX. The
+        `init(position)` creates a state. `step(key, state, parameters)` returns the next state and
+        an empty dictionary; `parameters` are arrays by name. JAX can compile both functions. The
         sweeps run on the CPU, in a callback.
 
     Raises
@@ -108,7 +108,7 @@ def graph_kernel(graph: FactorGraph, sweeps: int = 1) -> GraphKernel:
         call = partial(host, tuple(parameters))
         given = [jax.random.key_data(rng_key), position, *starmap(parameter, parameters.items())]
         if not any(isinstance(one, jax.core.Tracer) for one in given):
-            return GraphState(jnp.asarray(call(*given))), {}  # errors are then raised as they are
+            return GraphState(jnp.asarray(call(*given))), {}  # raises errors unchanged
         shape = jax.ShapeDtypeStruct(position.shape, position.dtype)
         found = jax.pure_callback(call, shape, *given, vmap_method="sequential")
         return GraphState(found), {}
@@ -123,7 +123,7 @@ def graph_gibbs(
     parameters: Callable[..., Mapping[str, Any]],
     sweeps: int = 1,
 ) -> Callable[..., dict[str, Any]]:
-    """Make the Gibbs function of a discrete site for `numpyro.infer.HMCGibbs`.
+    """Create the Gibbs function of a discrete site for `numpyro.infer.HMCGibbs`.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def graph_gibbs(
         A function of the other sites, by name, that returns the parameters of the graph as arrays
         by name.
     sweeps : int, default 1
-        Sweeps of one step.
+        Number of sweeps per step.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def graph_gibbs(
     Raises
     ------
     GraphError
-        If the graph has implicit factors, or the parameters are not the graph's.
+        If the graph has implicit factors, or the parameters do not match the graph's.
 
     Examples
     --------

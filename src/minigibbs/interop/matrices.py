@@ -17,8 +17,8 @@ from minigibbs.interop.common import read_beta
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
-_ENTRY_BYTES = 64  # while an entry is sorted, compared and stored
-_ROUNDING = 1e-12  # of the largest entry: what two halves of a symmetric matrix may differ by
+_ENTRY_BYTES = 64  # per entry, while it is sorted, compared and stored
+_ROUNDING = 1e-12  # tolerated asymmetry of a symmetric matrix, relative to the largest entry
 
 
 @checked(GraphError)
@@ -36,8 +36,8 @@ def ising_from_matrix(
     Parameters
     ----------
     J : matrix
-        A square matrix of NumPy or scipy.sparse with a zero diagonal: symmetric, or triangular with
-        each J_ij given once. Sparse matrices are never made dense.
+        A square NumPy or scipy.sparse matrix with a zero diagonal: symmetric, or triangular with
+        each J_ij given once. Sparse matrices are not converted to dense ones.
     h : array-like, optional
         One field per spin. By default none.
     beta : float, default 1.0
@@ -136,7 +136,7 @@ class _Couplings(NamedTuple):
 
 
 def _couplings(matrix: Any) -> _Couplings:
-    """The pairs of a matrix, each once, i < j, without zeros."""
+    """Return the pairs of a matrix, each once, i < j, without zeros."""
     rows = _entries(matrix)
     entries = rows.tocoo()
     (i, j), weight = entries.coords, entries.data
@@ -159,7 +159,7 @@ def _couplings(matrix: Any) -> _Couplings:
 
 
 def _entries(matrix: Any) -> Any:
-    """A matrix as scipy's `csr_array` of float64, each entry once and no zeros."""
+    """Return a matrix as scipy's `csr_array` of float64, without duplicates or zeros."""
     from scipy import sparse
 
     rule = "J must be a square matrix of real numbers"
@@ -179,7 +179,7 @@ def _entries(matrix: Any) -> Any:
 
 
 def _check_symmetry(rows: Any) -> None:
-    """Raise for the entry that differs most from its mirror image, if rounding is not why."""
+    """Raise for the most asymmetric entry, unless the asymmetry is a rounding error."""
     difference = (rows - rows.T.tocsr()).tocoo()
     size = np.abs(difference.data)
     if len(size) and size.max() > _ROUNDING * np.abs(rows.data).max():
@@ -198,7 +198,7 @@ def _error(rule: str, entries: Any, place: int) -> GraphError:
 
 
 def _numbers(given: ArrayLike, name: str, rule: str, *shapes: tuple[int, ...]) -> NDArray[Any]:
-    """Finite numbers in one of some shapes."""
+    """Return finite numbers in one of the given shapes."""
     array = as_array(given, "iufb", f"{name} must hold real numbers, {rule}").astype(np.float64)
     if array.shape not in shapes:
         raise GraphError(f"{name} must hold real numbers, {rule}; got shape {array.shape}")

@@ -1,4 +1,4 @@
-"""networkx graphs: weighted edges are couplings, node attributes are fields."""
+"""Conversion of networkx graphs: weighted edges are couplings, node attributes are fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
 
 KINDS = ("ising", "potts")
-NOTES = "minigibbs"  # the graph attribute for what edges and nodes cannot say
+NOTES = "minigibbs"  # graph attribute for data that edges and nodes cannot represent
 
 
 @checked(GraphError)
@@ -33,13 +33,13 @@ def from_networkx(
 ) -> FactorGraph:
     """Build an Ising or Potts model on an undirected networkx graph.
 
-    The log-potential is beta times the sum of weight * s_i * s_j (Ising) or weight * [x_i == x_j]
-    (Potts) over edges, and of the fields over nodes. Parallel edges of a multigraph add up.
+    The log-potential is beta times the sum of all couplings and fields. An edge contributes weight
+    * s_i * s_j (Ising) or weight * [x_i == x_j] (Potts). Couplings of parallel edges are added.
 
     Parameters
     ----------
     G : networkx.Graph
-        The graph. A node that is not text is named as it prints: `(0, 1)`.
+        The graph. A node that is not a string is named by its printed form, such as `(0, 1)`.
     kind : str, optional
         "ising" or "potts". By default the kind that `to_networkx` stored in the graph, or "ising".
     states : int, optional
@@ -98,19 +98,19 @@ def from_networkx(
 def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     """Convert a model of pairs to a networkx graph; `from_networkx` is the inverse.
 
-    The model has `Ising` and unary factors, or `Potts` and unary factors. Nodes are the names of
-    the variables. Several factors on one pair are added. `G.graph["minigibbs"]` stores what edges
-    and nodes cannot hold: `kind`, `states`, `evidence`, and `offset`, the constant in the energy.
-    Labels and grids are not kept.
+    The model must have `Ising` and unary factors, or `Potts` and unary factors. Nodes are the names
+    of the variables. Several factors on one pair are added. `G.graph["minigibbs"]` stores the data
+    that edges and nodes cannot represent: `kind`, `states`, `evidence`, and `offset`, the constant
+    of the log-potential. Labels and grids are not kept.
 
     Parameters
     ----------
     graph : FactorGraph
         The model.
     bipartite : bool, default False
-        Whether to return the structure only, of any model: a node per variable (`bipartite=0`), a
-        node `(group, factor)` per factor (`bipartite=1`, `kind`), and an edge between each factor
-        and its variables.
+        Whether to return only the structure, which is possible for any model. It has one node per
+        variable (`bipartite=0`), one node `(group, factor)` per factor (`bipartite=1`, `kind`), and
+        an edge between each factor and its variables.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def _weight(u: Any, v: Any, given: Any) -> float:
 
 
 def _field(node: Any, given: Any, kind: str, states: int) -> NDArray[np.float64]:
-    """One node's log-potentials."""
+    """Return one node's log-potentials."""
     where = f"node {node!r}"
     if kind == "potts":
         rule = f"its field must hold {states} finite numbers, one per value"
@@ -220,7 +220,7 @@ def _finite(given: Any, where: str, rule: str, shape: tuple[int, ...]) -> NDArra
 
 
 def _kind(graph: FactorGraph) -> tuple[str, int]:
-    """What a networkx graph can hold of a model."""
+    """Return the kind and the domain size of a model that a networkx graph can represent."""
     kinds = {group.kind for group in graph.factors if len(group)}
     states = np.unique(graph.sizes)
     if len(states) > 1:
@@ -245,7 +245,7 @@ def _fields(graph: FactorGraph, states: int) -> NDArray[np.float64]:
 
 
 def _refuse_zeros(graph: FactorGraph, rows: NDArray[np.float64]) -> None:
-    """Raise for a forbidden value: fields are finite."""
+    """Raise for a forbidden value, since fields are finite."""
     if np.isinf(rows).any():
         variable = int(np.argwhere(np.isinf(rows))[0][0])
         raise GraphError(

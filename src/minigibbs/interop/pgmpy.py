@@ -1,4 +1,4 @@
-"""pgmpy's discrete models: Markov networks, factor graphs and Bayesian networks."""
+"""Conversion of pgmpy's discrete models: Markov networks, factor graphs, Bayesian networks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
         A `DiscreteMarkovNetwork`, `FactorGraph` or `DiscreteBayesianNetwork` (in older versions
         `MarkovNetwork` and `BayesianNetwork`), or another model with discrete factors.
     floor : float, optional
-        Probabilities below it, zeros included, are raised to it, with a warning: this changes the
+        Probabilities below it, including zeros, are raised to it, with a warning. This changes the
         model. By default zeros stay zeros.
 
     Returns
@@ -128,7 +128,7 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = Fal
 
 
 def _to_network(graph: FactorGraph) -> Any:
-    """A product of conditional tables as pgmpy's Bayesian network."""
+    """Return a product of conditional tables as pgmpy's Bayesian network."""
     models = optional("pgmpy.models", "pgmpy")
     discrete = optional("pgmpy.factors.discrete", "pgmpy")
     names = [graph.domains.name(variable) for variable in range(len(graph))]
@@ -158,7 +158,7 @@ def _to_network(graph: FactorGraph) -> Any:
 
 
 def _factors(model: Any) -> list[Any]:
-    """The tables of a model, conditional or not."""
+    """Return the tables of a model, conditional or not."""
     cpds = hasattr(model, "get_cpds")
     found = model.get_cpds() if cpds else getattr(model, "factors", None)
     if not isinstance(found, Iterable):
@@ -179,7 +179,7 @@ def _factors(model: Any) -> list[Any]:
 
 
 def _variables(model: Any, factors: list[Any]) -> list[Hashable]:
-    """The variables in the order of the model's nodes, where those are variables."""
+    """Return the variables, in the order of the model's nodes as far as possible."""
     found = dict.fromkeys(variable for factor in factors for variable in factor.variables)
     nodes = list(model.nodes())
     if hasattr(model, "get_cpds") or hasattr(model, "to_factor_graph"):
@@ -192,7 +192,7 @@ def _variables(model: Any, factors: list[Any]) -> list[Hashable]:
 
 
 def _states(factors: list[Any], number: dict[Hashable, int]) -> list[tuple[Hashable, ...]]:
-    """The names of every variable's states; factors that do not name them say 0, 1, 2, ..."""
+    """Return the names of every variable's states; factors without names number them from 0."""
     states: list[tuple[Hashable, ...]] = [()] * len(number)
     for factor in factors:
         for variable, size in zip(factor.variables, np.shape(factor.values), strict=True):

@@ -1,4 +1,4 @@
-"""dimod's polynomials of binary variables or spins as factor graphs."""
+"""Conversion of dimod's polynomials of binary variables or spins to factor graphs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unique_names
 from minigibbs.system.boundary import checked
 
-_MOST_SPINS = 16  # of a product of spins, which is a table
+_MOST_SPINS = 16  # maximum number of spins of a product, which becomes a table
 
 
 @checked(GraphError)
 def from_polynomial(polynomial: Any, beta: float = 1.0) -> FactorGraph:
     """Convert a `dimod.BinaryPolynomial` to the distribution exp(-beta * energy).
 
-    A product of binary variables becomes a `Logical` factor of any degree. A product of spins
-    becomes a table, of at most 16 spins, that all products of the same degree share. The graph's
-    energy is beta times the polynomial, with its constant.
+    A product of binary variables becomes a `Logical` factor of any degree. A product of at most 16
+    spins becomes a table, which all products of the same degree share. The graph's energy is beta
+    times the polynomial, including its constant.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def from_polynomial(polynomial: Any, beta: float = 1.0) -> FactorGraph:
 
 
 def _product(kind: str, scope: Any, weight: Any) -> Factors:
-    """The products of one degree, times their weights."""
+    """Return the products of one degree, times their weights."""
     degree = scope.shape[1]
     if kind == "BINARY":
         return Logical("and", scope, weight)
@@ -91,5 +91,5 @@ def _product(kind: str, scope: Any, weight: Any) -> Factors:
             f"a product of {degree} spins becomes a table, of at most {_MOST_SPINS} variables; "
             "convert the polynomial to binary variables, or split the product"
         )
-    odd = np.indices((2,) * degree).sum(axis=0) % 2  # how many spins are +1
+    odd = np.indices((2,) * degree).sum(axis=0) % 2  # parity of the number of spins +1
     return Table(scope, np.where(odd == degree % 2, 1.0, -1.0), weight)

@@ -1,4 +1,4 @@
-"""pyAgrum's discrete models: Bayesian networks and Markov random fields."""
+"""Conversion of pyAgrum's discrete models: Bayesian networks and Markov random fields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def from_pyagrum(model: Any, floor: float | None = None) -> FactorGraph:
     model : pyagrum.BayesNet or pyagrum.MarkovRandomField
         The model.
     floor : float or None, default None
-        Probabilities below it, zeros included, are raised to it, with a warning: that is another
+        Probabilities below it, including zeros, are raised to it, with a warning. This changes the
         model. By default zeros stay zeros.
 
     Returns
@@ -81,7 +81,7 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
     Parameters
     ----------
     graph : FactorGraph
-        The model; implicit factors must be stored first (`graph.stored()`). All factors with the
+        The model. Implicit factors must be stored first (`graph.stored()`). All factors with the
         same variables become one table of exp(log-potential). A variable without factors gets a
         table of ones, and a clamped one gets a table that forbids its other values. States that
         were removed because they are impossible have probability 0.
@@ -92,7 +92,7 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
     Returns
     -------
     pyagrum.MarkovRandomField or pyagrum.BayesNet
-        Labels are text, as pyAgrum has them.
+        Labels are strings, as in pyAgrum.
 
     Raises
     ------
@@ -108,14 +108,14 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
     >>> field.variable("rain").labels()
     ('no', 'yes')
     """
-    with warnings.catch_warnings():  # its parts load late, and crash where warnings are errors
+    with warnings.catch_warnings():  # lazy imports would fail on warnings
         warnings.simplefilter("ignore", DeprecationWarning)
         gum = optional("pyagrum", "pyagrum")
         return _network(gum, graph) if bayes else _field(gum, graph)
 
 
 def _field(gum: Any, graph: FactorGraph) -> Any:
-    """A graph as a `MarkovRandomField`."""
+    """Return a graph as a `MarkovRandomField`."""
     model = gum.MarkovRandomField()
     names = _add_variables(gum, model, graph)
     for scope, table in tables(graph, "pyAgrum"):
@@ -126,7 +126,7 @@ def _field(gum: Any, graph: FactorGraph) -> Any:
 
 
 def _network(gum: Any, graph: FactorGraph) -> Any:
-    """A graph as a `BayesNet`."""
+    """Return a graph as a `BayesNet`."""
     try:
         found = conditionals(graph, "pyAgrum")
     except FormatError as error:
@@ -153,7 +153,7 @@ def _add_variables(gum: Any, model: Any, graph: FactorGraph) -> list[str]:
 
 
 def _arranged(table: Any, members: list[str], names: tuple[str, ...]) -> Any:
-    """A table with its axes in pyAgrum's order, the last name first."""
+    """Return a table with its axes in pyAgrum's order, the last name first."""
     axes = [members.index(name) for name in reversed(names)]
     return np.ascontiguousarray(table.transpose(axes), dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""PyMC: a step method for the discrete block of a model."""
+"""PyMC step method for the discrete variables of a model."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ except ImportError:
 
 __all__ = ["GraphStep"]
 
-_TRIED = 4  # states of a chain, and random ones, at which the graph is compared with the model
+_TRIED = 4  # number of chain states, and of random states, at which graph and model are compared
 _TOLERANCE = 1e-6
 
 
 class GraphStep(BlockedStep):  # type: ignore[misc]
-    """Gibbs sweeps of a factor graph, for the discrete variables of a PyMC model.
+    """Gibbs sweeps of a factor graph for the discrete variables of a PyMC model.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
     graph : FactorGraph
         The conditional distribution of these variables given all others, with named factors.
     parameters : mapping or None, default None
-        By name, what the parameters of the graph are: expressions of the other variables of the
-        model, or numbers.
+        The parameters of the graph by name: expressions of the other variables of the model, or
+        numbers.
     sweeps : int, default 1
-        Sweeps of one step.
+        Number of sweeps per step.
     check : bool, default True
-        Whether to compare the graph with the log-density of the model at a few states and at two
-        values of the other variables, and raise if they differ.
+        Whether to compare the graph with the log-density of the model at a few states, and at two
+        values of the other variables. A difference raises an error.
     model : pymc.Model, optional
         As in other step methods of PyMC.
     rng : Generator, optional
@@ -58,7 +58,7 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
     Raises
     ------
     GraphError
-        If the variables do not fit the graph, or the graph is not the conditional distribution of
+        If the variables do not match the graph, or the graph is not the conditional distribution of
         the model.
 
     Examples
@@ -139,13 +139,13 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
             )
 
     def step(self, point: Any) -> tuple[Any, list[Any]]:
-        """Sweep the discrete variables, all others held."""
+        """Sweep the discrete variables with all others fixed."""
         seed = [int(word) for word in self.rng.integers(2**32, size=4)]
         state = self._gibbs.step(self._state(point), self._values(point), seed)
         return self._with(point, state), [{}]
 
     def _state(self, point: Any) -> NDArray[Any]:
-        """The values of the discrete variables, one after the other."""
+        """Return the values of the discrete variables, concatenated."""
         return np.concatenate([np.ravel(point[name]) for name in self._names])
 
     def _values(self, point: Any) -> Any:
@@ -153,7 +153,7 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
         return self._gibbs.read(dict(zip(self._parameters, found, strict=True)))
 
     def _with(self, point: Any, state: Any) -> Any:
-        """The point with the discrete variables at a state."""
+        """Return the point with the discrete variables set to a state."""
         changed, first = dict(point), 0
         for name in self._names:
             old = np.asarray(point[name])
@@ -162,10 +162,10 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
         return changed
 
     def _compare(self, density: Any, point: Any) -> None:
-        """Raise if the graph is not the model's conditional distribution, at a few states.
+        """Raise if the graph and the model's conditional distribution differ at a few states.
 
-        The other variables are at the given point, and then moved from it as far as PyMC moves
-        them before a chain starts: numbers that should be expressions agree at one point alone.
+        The other variables are compared at the given point, and at a point with PyMC's initial
+        jitter. A number that should be an expression agrees at only one of these points.
         """
         rng = np.random.default_rng(0)
         self._check_support(density, point)
@@ -180,7 +180,7 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
             self._compare_at(density, moved, rng, where + "depend on them must be expressions")
 
     def _check_support(self, density: Any, point: Any) -> None:
-        """Raise if a variable of the model has more values than that of the graph."""
+        """Raise if a variable has more values in the model than in the graph."""
         if not np.isfinite(density(point)):
             return
         state, first = self._state(point), 0
@@ -203,7 +203,7 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
             return -np.inf
 
     def _compare_at(self, density: Any, point: Any, rng: Any, hint: str) -> None:
-        """Compare at states of a short chain, and at random ones."""
+        """Compare at the states of a short chain and at random states."""
         values = self._values(point)
         graph, given = self._gibbs.graph.with_flat(values), self._state(point)
         states = [self._gibbs.check(given)]
@@ -235,5 +235,5 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Any:
-        """Never chosen by PyMC itself: it needs a graph."""
+        """Return that PyMC must not choose this step itself, since it needs a graph."""
         return pymc.step_methods.compound.Competence.INCOMPATIBLE

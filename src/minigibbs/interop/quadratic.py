@@ -1,4 +1,4 @@
-"""dimod's quadratic models as factor graphs."""
+"""Conversion of dimod's quadratic models to factor graphs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from minigibbs.interop.common import read_beta, unique_names
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
-_TABLE_BYTES = 32  # while a table's value is filled in and stored
+_TABLE_BYTES = 32  # per table entry, while it is computed and stored
 
 
 @checked(GraphError)
 def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
     """Convert a `dimod.BinaryQuadraticModel` to the distribution exp(-beta * energy).
 
-    Value 0 is spin -1 or binary 0, and value 1 is 1; labels state this. The energy of the graph is
-    beta times the energy of the model, offset included. A variable that is not text is named as it
-    prints.
+    Value 0 is spin -1 or binary 0, and value 1 is 1, as the labels state. The energy of the graph
+    is beta times the energy of the model, including the offset. A variable that is not a string is
+    named by its printed form.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
         raise GraphError(f"expected a dimod.BinaryQuadraticModel, got {type(bqm).__name__}")
     linear, (row, column, bias), _ = bqm.to_numpy_vectors(variables)
     h, coupling = linear.astype(np.float64), bias.astype(np.float64)
-    offset = _check_offset(bqm.offset)  # that of the vectors may be rounded to an integer
+    offset = _check_offset(bqm.offset)  # the vectors' offset may be rounded to an integer
     _check_biases(variables, h, row, column, coupling)
     binary = kind == "BINARY"
     if binary:
@@ -77,7 +77,7 @@ def from_dqm(dqm: Any, beta: float = 1.0) -> FactorGraph:
 
     The cases of a variable are its values, in order; a `CaseLabelDQM` gives labels. The interaction
     of two variables becomes a table, or a Potts factor if it has that form. The energy of the graph
-    is beta times the energy of the model, offset included.
+    is beta times the energy of the model, including the offset.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def from_dqm(dqm: Any, beta: float = 1.0) -> FactorGraph:
 
 
 class _Cases(NamedTuple):
-    """Interactions of cases, [interaction] each."""
+    """Interactions of cases; each array is [interaction]."""
 
     u: NDArray[Any]
     v: NDArray[Any]
@@ -137,7 +137,7 @@ class _Cases(NamedTuple):
     energy: NDArray[np.float64]
 
     def ordered(self) -> _Cases:
-        """With u < v, sorted by pair, without zeros."""
+        """Return the interactions with u < v, sorted by pair, without zeros."""
         swap = self.u > self.v
         u, v = np.where(swap, self.v, self.u), np.where(swap, self.u, self.v)
         a, b = np.where(swap, self.case_v, self.case_u), np.where(swap, self.case_u, self.case_v)
@@ -147,7 +147,7 @@ class _Cases(NamedTuple):
 
 
 def _pair_groups(cases: _Cases, sizes: NDArray[np.int64]) -> list[Factors]:
-    """Potts factors for pairs whose cases all sit on the diagonal alike, tables for the rest."""
+    """Return Potts factors for pairs with a constant diagonal only, and tables for the others."""
     if not len(cases.u):
         return []
     new = np.append(True, (np.diff(cases.u) != 0) | (np.diff(cases.v) != 0))
@@ -180,7 +180,7 @@ def _pair_groups(cases: _Cases, sizes: NDArray[np.int64]) -> list[Factors]:
 
 
 def _unary(energy: NDArray[np.float64], ends: NDArray[Any], constant: float) -> list[Factors]:
-    """Unary groups, one for each domain size; the constant goes to the first variable."""
+    """Return unary groups, one per domain size; the constant is added to the first variable."""
     energy = energy.copy()
     energy[: ends[1]] += constant
     sizes = np.diff(ends)
@@ -216,7 +216,7 @@ def _check_biases(
     column: NDArray[Any],
     bias: NDArray[Any],
 ) -> None:
-    """Raise for a bias that is not finite, with the variables' own names."""
+    """Raise for a bias that is not finite, with the names of its variables."""
     bad = np.flatnonzero(~(np.abs(linear) <= LARGEST))
     if len(bad):
         raise GraphError(

@@ -1,4 +1,4 @@
-"""What libraries of graphical models share: tables of probabilities over named states."""
+"""Shared functions of probabilistic libraries: tables of probabilities over named states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
 
-_MOST_ENTRIES = 2**20  # of a table that is written for a factor
+_MOST_ENTRIES = 2**20  # maximum number of entries of a factor's table
 
 
 @checked(GraphError)
@@ -25,7 +25,7 @@ class NamedStates(PrunedDomains):
     """Domains whose labels are all that a value may be called, pruned or not."""
 
     def value(self, variable: int, value: Any) -> int:
-        """The number of a value given by its state's name; a pruned state is refused."""
+        """Return the index of a value from the name of its state; a pruned state is rejected."""
         if not isinstance(value, Hashable) or value not in self.labels[variable]:
             raise GraphError(self._unknown_state(variable, value))
         return self.labels[variable].index(value)
@@ -46,7 +46,7 @@ class NamedStates(PrunedDomains):
 def tables(
     graph: FactorGraph, library: str
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:
-    """Tables of exp(log-potential), one for each set of variables that share factors."""
+    """Yield tables of exp(log-potential), one per set of variables that share factors."""
     found = {
         scope: _probabilities(e, scope, library) for scope, e in _energies(graph, library).items()
     }
@@ -58,7 +58,7 @@ def tables(
 
 
 def _energies(graph: FactorGraph, library: str) -> dict[tuple[int, ...], NDArray[np.float64]]:
-    """The sum of all factors with the same variables; zeros for a variable that has none."""
+    """Return the sum of all factors with the same variables; zeros for a variable without any."""
     if graph.implicits:
         raise GraphError(
             f"{graph.implicits[0].kind}: a {library} model lists every factor, but this group is "

@@ -1,8 +1,9 @@
 """Expected statistics of a graph as a differentiable function of PyTorch tensors.
 
-The gradient of an expected statistic is its covariance with all statistics. It is exact where
-enumeration or elimination fits. Elsewhere it is estimated from the states of persistent chains,
-with a standard error. For tensors on a GPU the chains run there, and their states stay there.
+The gradient of an expected statistic is its covariance with all statistics. It is exact if
+enumeration or elimination is feasible. Otherwise it is estimated from the states of persistent
+chains, with a standard error. For tensors on a GPU the chains run there, and their states stay
+there.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ except ImportError:
 
 __all__ = ["Expectations", "Moments", "expectations"]
 
-_EXACT_SECONDS = 0.2  # of elimination for one model, up to which it is chosen
-_STEP = 1e-4  # of the central difference of exact moments
+_EXACT_SECONDS = 0.2  # elimination is chosen if it takes at most this time per model
+_STEP = 1e-4  # step of the central difference of exact moments
 _GROUPS = 16  # groups of chains, whose spread gives standard errors
-_CHUNK = 2**22  # statistics that are written down at a time
+_CHUNK = 2**22  # statistics that are computed at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Expected statistics of a model, by the name of the parameter.
+    """Expected statistics of a model, by parameter name.
 
     Attributes
     ----------
@@ -60,9 +61,9 @@ class Moments:
     exact : bool
         Whether means and gradients are exact.
     gradient_error : dict of tensors
-        After `backward`, the standard errors of the gradient that the latest call of it
-        computed, in the shapes of the given parameters; 0 if it is exact. The models of a batch are
-        independent, so that errors of a parameter that they share add up in squares.
+        After `backward`, the standard errors of the gradient from its latest call; 0 if it is
+        exact. They have the shapes of the given parameters. The models of a batch are independent,
+        so the errors of a parameter that they share add in quadrature.
 
     Examples
     --------
@@ -83,13 +84,13 @@ class Moments:
 
 
 class Result(NamedTuple):
-    """The moments of one model, and what the gradient needs."""
+    """The moments of one model, and the data for its gradient."""
 
     values: NDArray[np.float64]  # the parameters
-    log_z: float  # NaN if it is not known
+    log_z: float  # NaN if unknown
     mean: torch.Tensor
     error: torch.Tensor
-    states: Any = ()  # of sampled moments, by group of chains
+    states: Any = ()  # [group of chains] states of sampled moments
 
 
 class Exact:
@@ -101,7 +102,7 @@ class Exact:
 
     @staticmethod
     def possible(graph: FactorGraph) -> bool:
-        """Whether exact moments are fast."""
+        """Return whether exact moments are fast."""
         if Enumerated.possible(graph):
             return True
         try:
@@ -110,7 +111,7 @@ class Exact:
             return False
 
     def moments(self, values: NDArray[np.float64]) -> Result:
-        """The moments at some parameters."""
+        """Return the moments at some parameters."""
         log_z, mean = self._law.of(values, self._nothing)
         if log_z == -math.inf:
             raise GraphError("every state has probability 0 at these parameters")
@@ -118,7 +119,7 @@ class Exact:
         return Result(values, log_z, found, torch.zeros_like(found))
 
     def product(self, at: Result, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The covariance of the statistics times a vector, and its standard error of 0."""
+        """Return the covariance of the statistics times a vector, and its standard error of 0."""
         found = torch.from_numpy(self._product(at, vector.cpu().numpy()))
         return found, torch.zeros_like(found)
 
@@ -139,27 +140,27 @@ class Exact:
 
 
 class OnHost:
-    """Statistics of states on the host, by compiled code."""
+    """Statistics of states on the host, computed by compiled code."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
 
     def read(self, chains: Chains) -> NDArray[Any]:
-        """A copy of the states of all chains."""
+        """Return a copy of the states of all chains."""
         return chains.states().copy()
 
     def grouped(self, drawn: list[NDArray[Any]], groups: int) -> Any:
-        """[group of chains, state, variable], of some draws [chain, variable]."""
+        """Return some draws [chain, variable] as [group of chains, state, variable]."""
         used = len(drawn[0]) // groups * groups
         states = np.stack(drawn, axis=1)[:used]
         return states.reshape(groups, -1, states.shape[-1])
 
     def summed(self, states: NDArray[Any], weight: torch.Tensor) -> torch.Tensor:
-        """The sum of weight times statistics over some states."""
+        """Return the sum of weight times statistics over some states."""
         return torch.from_numpy(self._frame.summed(states, weight.numpy()))
 
     def along(self, states: NDArray[Any], vector: torch.Tensor) -> torch.Tensor:
-        """The statistics of each state, times a vector."""
+        """Return the statistics of each state times a vector."""
         frame, by = self._frame, vector.numpy()
         step = max(1, _CHUNK // max(frame.size, 1))
         parts = [states[k : k + step] for k in range(0, len(states), step)]
@@ -167,9 +168,9 @@ class OnHost:
 
 
 class OnCard:
-    """Statistics of states on a GPU, by PyTorch; the states are bits there and stay there.
+    """Statistics of states on a GPU, computed by PyTorch; the states stay there as bits.
 
-    Every statistic is a sum of counts: whether a state has two values at once.
+    Every statistic is a sum of counts. A count is whether a state has two given values at once.
     """
 
     def __init__(self, frame: Frame, device: Any) -> None:
@@ -182,18 +183,18 @@ class OnCard:
         self._constant = torch.as_tensor(frame.constant, device=device)
 
     def read(self, chains: DeviceChains) -> torch.Tensor:
-        """[chain, value of a variable] whether the chain has it."""
+        """Return [chain, value of a variable] whether the chain has the value."""
         words = torch.as_tensor(chains.marks(self._frame)).to(self._one.device)
         return unpacked(words, len(chains))
 
     def grouped(self, drawn: list[torch.Tensor], groups: int) -> torch.Tensor:
-        """[group of chains, state, value], of some draws [chain, value]."""
+        """Return some draws [chain, value] as [group of chains, state, value]."""
         used = len(drawn[0]) // groups * groups
         states = torch.stack(drawn, dim=1)[:used]
         return states.reshape(groups, -1, states.shape[-1])
 
     def summed(self, states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """The sum of weight times statistics over some states."""
+        """Return the sum of weight times statistics over some states."""
         total = self._constant * weight.sum()
         for part, together in self._together(states):
             counts = weight @ together.to(weight.dtype)
@@ -201,7 +202,7 @@ class OnCard:
         return total
 
     def along(self, states: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-        """The statistics of each state, times a vector."""
+        """Return the statistics of each state times a vector."""
         found = (self._constant @ vector).repeat(len(states))
         for part, together in self._together(states):
             by = vector[self._number[part]] * self._scale[part]
@@ -209,7 +210,7 @@ class OnCard:
         return found
 
     def _together(self, states: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
-        """[state, count] whether both values are there, some counts at a time."""
+        """Yield [state, count] whether both values are present, for some counts at a time."""
         step = max(1, _CHUNK // max(len(states), 1))
         for first in range(0, len(self._one), step):
             part = slice(first, first + step)
@@ -217,7 +218,7 @@ class OnCard:
 
 
 def unpacked(words: torch.Tensor, chains: int) -> torch.Tensor:
-    """[chain, value] the bits of words [word, value], 32 chains in each."""
+    """Return [chain, value] the bits of words [word, value], each with 32 chains."""
     places = torch.arange(32, dtype=torch.int32, device=words.device)
     bits = (words[:, None, :] >> places[:, None]) & 1
     return bits.reshape(-1, words.shape[1])[:chains].bool()
@@ -235,12 +236,12 @@ class Sampled:
 
     @staticmethod
     def place(graph: FactorGraph, device: Any) -> Any:
-        """Where chains run for tensors on a device: there, or on the CPU."""
+        """Return the device of the chains for tensors on a device: the same one, or the CPU."""
         there = device.type == CUDA and learned_layout(graph) is not None and graph.frame.countable
         return device if there else torch.device(CPU)
 
     def moments(self, values: NDArray[np.float64]) -> Result:
-        """The moments at some parameters; chains continue from their latest states."""
+        """Return the moments at some parameters; chains continue from their latest states."""
         plan = self._plan
         self._chains.set_weights(values)
         self._chains.sweep(plan.warmup if self._fresh else plan.sweeps)
@@ -258,7 +259,7 @@ class Sampled:
         return Result(values, math.nan, found.mean(dim=0), spread(found), states)
 
     def product(self, at: Result, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The covariance of the statistics times a vector, and its standard error."""
+        """Return the covariance of the statistics times a vector, and its standard error."""
         vector, count = vector.to(at.mean.device), len(at.states[0])
         along = torch.stack([self._of.along(some, vector) for some in at.states])
         along -= along.mean()
@@ -271,7 +272,7 @@ class Sampled:
 
 
 def spread(each: torch.Tensor) -> torch.Tensor:
-    """The standard error of the mean of independent groups [group, ...]; NaN of one group."""
+    """Return the standard error of the mean of independent groups [group, ...]; NaN for one."""
     if len(each) < 2:
         return torch.full_like(each[0], math.nan)
     return each.std(dim=0) / math.sqrt(len(each))
@@ -292,22 +293,22 @@ class Expectations:
     Parameters
     ----------
     graph : FactorGraph
-        The model; the factors to be differentiated have names, as for `mg.learn`.
+        The model. The factors to be differentiated have names, as for `mg.learn`.
     exact : bool or None, default None
-        Whether moments are exact. By default they are if that takes a fraction of a second.
+        Whether to compute exact moments. By default if that takes a fraction of a second.
     chains : int, default 64
-        Chains of sampled moments. They persist between calls: each call continues from the states
-        of the one before. Models of a batch have chains of their own.
+        Number of chains for sampled moments. They persist between calls: each call continues from
+        the states of the previous one. Models of a batch have separate chains.
     sweeps : int, default 5
-        Sweeps between the states that are used.
+        Sweeps between the recorded states.
     draws : int, default 16
-        States of each chain that are used.
+        Number of recorded states per chain.
     warmup : int, default 100
         Sweeps before the first call.
     seed : int or None, default None
-        Fixes the chains.
+        Seed of the chains.
     threads : int or None, default None
-        By default all processors.
+        Number of threads. By default one per processor.
 
     Raises
     ------
@@ -363,9 +364,9 @@ class Expectations:
         Parameters
         ----------
         parameters : mapping of tensors
-            By name, in the shape that `graph.parameters` has, or with a leading batch axis. A
-            parameter without a batch axis is shared by all models of the batch. Those that are not
-            given keep the graph's values.
+            Tensors by name, in the shapes of `graph.parameters`, or with a leading batch axis. A
+            parameter without a batch axis is shared by all models of the batch. Parameters that are
+            not given keep the graph's values.
 
         Returns
         -------
@@ -416,7 +417,7 @@ class Expectations:
         return Sampled(self.graph, self._plan, self._seed + number, place)
 
     def _flat(self, parameters: Mapping[str, Any]) -> tuple[torch.Tensor, bool]:
-        """All parameters as [model, parameter], and whether there is a batch."""
+        """Return all parameters as [model, parameter], and whether there is a batch."""
         frame, known = self.graph.frame, self.graph.parameters
         if not isinstance(parameters, Mapping):
             raise GraphError(f"parameters must be tensors by name, got {type(parameters).__name__}")
@@ -460,7 +461,7 @@ class Expectations:
         return {one.name: flat[:, one.place].reshape(*lead, *one.shape) for one in self.graph.frame}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles hold the settings; their chains start anew."""
+        """Return the settings; a copy or an unpickled object starts new chains."""
         options = {**self._plan._asdict(), "threads": self._plan.threads.count}
         make = partial(type(self), self.graph, exact=self.exact, seed=self._seed, **options)
         return make, ()
@@ -484,7 +485,7 @@ def _stacked(rows: list[torch.Tensor], theta: torch.Tensor) -> torch.Tensor:
 
 
 def _kind(parameters: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The type that holds all parameters, and the device that all are on."""
+    """Return the promoted type and the common device of all parameters."""
     if not parameters:
         return torch.float64, torch.device(CPU)
     kind = reduce(torch.promote_types, (given.dtype for given in parameters.values()))
@@ -501,7 +502,7 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
 
     @staticmethod
     def forward(ctx: Any, theta: Any, results: Any, solvers: Any, report: Any) -> Any:
-        """Hand out the moments that were computed."""
+        """Return the moments that were computed."""
         ctx.results, ctx.solvers, ctx.report = results, solvers, report
         ctx.save_for_backward(theta)
         mean = _stacked([one.mean for one in results], theta)
@@ -522,16 +523,16 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
 
 
 class _FirstOnly(torch.autograd.Function):  # type: ignore[misc, name-defined]
-    """A gradient as it is; differentiating it raises, where it would silently be constant."""
+    """The identity on gradients; differentiating it raises, instead of giving a silent zero."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Any, *inputs: Any) -> Any:
-        """Hand on the gradient."""
+        """Return the gradient."""
         return gradient.clone()
 
     @staticmethod
     def backward(ctx: Any, *given: Any) -> Any:
-        """Refuse."""
+        """Raise an error."""
         raise GraphError(
             "second derivatives are not available. With Expectations, the gradient of log_z is "
             "mean, so the derivative of mean is the second derivative of log_z"
@@ -539,7 +540,7 @@ class _FirstOnly(torch.autograd.Function):  # type: ignore[misc, name-defined]
 
 
 def first_only(gradient: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-    """A gradient that was computed from some inputs and cannot be differentiated again."""
+    """Return a gradient, computed from some inputs, that cannot be differentiated again."""
     if not torch.is_grad_enabled():
         return gradient
     found: torch.Tensor = _FirstOnly.apply(gradient, *inputs)
@@ -561,7 +562,7 @@ def expectations(
 ) -> Moments:
     """Compute expected statistics of a graph, differentiable with respect to its parameters.
 
-    This is one call of `Expectations`, whose chains persist between calls.
+    This is one call of `Expectations`, which keeps its chains between calls.
 
     Parameters
     ----------
@@ -570,17 +571,17 @@ def expectations(
     parameters : mapping
         Tensors by name, as in `Expectations`.
     exact : bool, optional
-        Whether moments are exact. By default they are if that takes a fraction of a second.
+        Whether to compute exact moments. By default if that takes a fraction of a second.
     chains : int, default 64
-        Chains of sampled moments.
+        Number of chains for sampled moments.
     sweeps : int, default 5
-        Sweeps between the states that are used.
+        Sweeps between the recorded states.
     draws : int, default 16
-        States of each chain that are used.
+        Number of recorded states per chain.
     warmup : int, default 100
-        Sweeps before the first state.
+        Sweeps before the first recorded state.
     seed : int, optional
-        Fixes the chains.
+        Seed of the chains.
     threads : int, optional
         Number of threads. By default one per processor.
 

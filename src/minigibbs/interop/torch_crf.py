@@ -1,4 +1,4 @@
-"""A dense conditional random field as a PyTorch module: unaries in, marginals out."""
+"""A dense conditional random field as a PyTorch module, from unaries to marginals."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ __all__ = ["DenseCRF"]
 class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Marginals of a fully connected conditional random field, by sampling.
 
-    The log-potential of labels x is the sum of unary[i, x_i] over points i, and of
-    weight_k * k(f_i, f_j) over kernels k and pairs of points with the same label. Gradients reach
-    the unaries and the weights of the kernels. They are covariances, estimated from the same
-    states as the marginals.
+    The log-potential of labels x has two parts: the sum of unary[i, x_i] over points i, and the sum
+    of weight_k * k(f_i, f_j) over kernels k and pairs of points with the same label. The gradients
+    with respect to the unaries and the kernel weights are covariances. They are estimated from the
+    same states as the marginals.
 
     Parameters
     ----------
     weights : sequence of floats
-        The first weight of each kernel; `weight` is the parameter of the module.
+        The initial weight of each kernel; `weight` is the parameter of the module.
     kernel : str, default "gaussian"
         As in `mg.Points`.
     normalize : bool, default True
-        Whether each kernel is normalized symmetrically, as in `mg.models.dense_crf`.
+        Whether to normalize each kernel symmetrically, as in `mg.models.dense_crf`.
     chains : int, default 16
-        Independent chains. Their spread gives the errors.
+        Number of independent chains. Their spread gives the errors.
     draws : int, default 16
-        States of each chain that are used.
+        Number of recorded states per chain.
     sweeps : int, default 2
-        Sweeps between them.
+        Sweeps between the recorded states.
     warmup : int, default 50
-        Sweeps before the first.
+        Sweeps before the first recorded state.
     seed : int or None, default None
-        Fixes the first call; later calls use further seeds.
+        Seed of the first call; later calls use seeds derived from it.
 
     Attributes
     ----------
@@ -58,13 +58,13 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         Standard errors of the marginals of the latest call.
     gradient_error : tuple of tensors or None
         After `backward`, standard errors of the gradients of unaries and weights. The images of a
-        batch are independent, so that the errors of their shares of the weights' gradient add up
-        in squares.
+        batch are independent, so the errors of their contributions to the weights' gradient add in
+        quadrature.
 
     Notes
     -----
     Images of a batch are sampled one after the other. For tensors on a GPU the chains run there;
-    states are read on the host.
+    states are copied to the host.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         return unary, (weight**2).sum(dim=0).sqrt()
 
     def forward(self, unary: Any, features: Sequence[Any]) -> Any:
-        """Sample the marginals.
+        """Estimate the marginals by sampling.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         return as_array(features, "iufb", f"{what} must hold real numbers")
 
     def _rows(self, given: NDArray[Any], kernel: int, image: int, images: Any) -> NDArray[Any]:
-        """The features of one image for one kernel."""
+        """Return the features of one image for one kernel."""
         own = given.ndim == 3 and self._batched and len(given) == len(images)
         rows: NDArray[Any] = given[image] if own else given
         if rows.ndim != 2 or len(rows) != images.shape[1]:
@@ -178,7 +178,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         return rows
 
     def groups(self, rows: list[NDArray[Any]], weights: NDArray[np.float64]) -> list[Points]:
-        """The couplings at some weights."""
+        """Return the couplings at some weights."""
         norms = "sums" if self.normalize else None
         return [
             Points(one, self.kernel, float(weight), norms=norms)
@@ -186,7 +186,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         ]
 
     def states(self, graph: FactorGraph, backend: str) -> NDArray[Any]:
-        """Sampled states as [chain, draw, point]."""
+        """Return sampled states as [chain, draw, point]."""
         self._calls += 1
         run = sample(
             graph,
@@ -211,7 +211,7 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
     def forward(
         ctx: Any, unary: Any, weight: Any, crf: Any, rows: Any, image: int, errors: Any
     ) -> Any:
-        """Sample, and count labels."""
+        """Sample states, and count labels."""
         fields = unary.detach().cpu().to(torch.float64).numpy()
         couplings = crf.groups(rows, weight.detach().cpu().to(torch.float64).numpy())
         points, labels = fields.shape
@@ -226,7 +226,7 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        """Multiply by the covariance of labels with labels, and with the energies of kernels."""
+        """Multiply by the covariance of labels with labels, and with log-potentials of kernels."""
         vector = gradient.detach().cpu().to(torch.float64).numpy()
         states, crf = ctx.states, ctx.crf
         along = vector[np.arange(states.shape[2]), states].sum(axis=2)  # [chain, draw]
@@ -251,7 +251,7 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
 
 
 def _shares(states: NDArray[Any], labels: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[point, label] the mean, over states, of a weight where the point has the label."""
+    """Return [point, label] the mean of weight * [the point has the label] over states."""
     places = states.astype(np.int64) + labels * np.arange(states.shape[1])
     times = np.repeat(weight, states.shape[1])
     sums = np.bincount(places.ravel(), times, minlength=labels * states.shape[1])

@@ -1,4 +1,4 @@
-"""`mg.repair`: errors of a table found and corrected, with probabilities."""
+"""The function `mg.repair`: find and correct errors in a table, with probabilities."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def repair(
     seed: int = 0,
     progress: bool = True,
 ) -> RepairedTable:
-    """Find cells of a table that are probably wrong, and what they should be.
+    """Find cells of a table that are probably wrong, and estimate their true values.
 
-    Every cell is a variable whose candidates are its own value, values that go with other cells of
-    the row, and values that it may be a typo of. Features with tied weights speak for candidates:
-    their frequency, other columns that predict the column, rules, similarity of text, and votes
-    of rows that describe the same thing. Weights are learned from the other cells of the table, and
-    from labels. No cell is a witness for its own value.
+    Every cell is a variable. Its candidates are its own value, values that co-occur with other
+    cells of the row, and values that it may be a typo of. Features with tied weights score the
+    candidates: their frequency, other columns that predict the column, rules, similarity of text,
+    and votes of rows that describe the same entity. Weights are learned from the other cells of the
+    table, and from labels. No cell is evidence for its own value.
 
     Parameters
     ----------
@@ -46,18 +46,18 @@ def repair(
         Rules, one per line: dependencies such as `zip, street -> city`, or denial constraints in
         the notation of HoloClean, `t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)`.
     labels : mapping, optional
-        True values of some rows: `{row: {column: value}}`, with rows by position.
+        True values of cells in some rows: `{row: {column: value}}`, with rows by position.
     columns : list of str, optional
         The columns whose cells may be wrong. By default all.
     automatic : bool, default True
-        Whether columns that predict other columns are found and used.
+        Whether to find and use columns that predict other columns.
     certainty : float, default 0.5
-        A cell is changed if another value is at least so probable. Missing cells get their most
-        probable value.
+        A cell is changed if another value has at least this probability. Missing cells get their
+        most probable value.
     missing : sequence, default ("",)
         Entries that mean a missing cell, in addition to None and NaN.
     seed : int, default 0
-        Fixes which cells weights are learned from.
+        Seed that selects the cells from which weights are learned.
     progress : bool, default True
         Whether to show progress if stderr is a terminal.
 
@@ -69,7 +69,7 @@ def repair(
     Raises
     ------
     MinigibbsError
-        If the frame is no table, or a rule cannot be parsed.
+        If the frame is not a table, or a rule cannot be parsed.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def fitted(
     automatic: bool,
     seed: int,
 ) -> Model:
-    """The model of a table that was read."""
+    """Return the model of a table of codes."""
     rules = read_rules(constraints, table)
     some = (
         range(len(table.names)) if columns is None else [table.index(c, "columns") for c in columns]
@@ -111,7 +111,7 @@ def fitted(
 def answered(
     model: Model, frame: Any, table: Table, known: Mapping[tuple[int, int], int], certainty: float
 ) -> RepairedTable:
-    """The repair of a table by a model."""
+    """Return the repair of a table by a model."""
     found, probability = model.answer(table)
     codes = chosen(table.codes, found, probability, certainty)
     for (row, column), code in known.items():
@@ -122,7 +122,7 @@ def answered(
 def read_labels(
     table: Table, labels: Mapping[int, Mapping[str, Any]] | None
 ) -> tuple[Table, dict[tuple[int, int], int]]:
-    """True codes by (row, column); new values are added to the table's."""
+    """Return true codes by (row, column), and the table with the new values added."""
     values = [dict.fromkeys(one) for one in table.values]
     places = [{value: code for code, value in enumerate(one)} for one in values]
     found: dict[tuple[int, int], int] = {}

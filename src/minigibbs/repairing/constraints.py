@@ -1,7 +1,7 @@
-"""Rules that rows should keep, as text: dependencies and denial constraints.
+"""Rules for rows, as text: dependencies and denial constraints.
 
-A dependency `zip, street -> city` says that rows which agree on the left agree on the right. A
-denial constraint lists predicates that must not all hold, in the notation of HoloClean:
+A dependency `zip, street -> city` says that rows which agree on the left side agree on the right
+side. A denial constraint lists predicates that must not all hold, in the notation of HoloClean:
 `t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)`. The predicates are EQ, IQ (not equal), LT, GT, LTE
 and GTE. Their arguments are columns of one or two rows, or constants in quotation marks.
 """
@@ -29,7 +29,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "GTE": np.greater_equal,
 }
 _PREDICATE = re.compile(r"(EQ|IQ|LTE|GTE|LT|GT)\((.*)\)")
-_MOST_PARTNERS = 200  # rows that a row is compared with
+_MOST_PARTNERS = 200  # maximum number of rows that a row is compared with
 
 
 class Operand(NamedTuple):
@@ -49,7 +49,7 @@ class Predicate(NamedTuple):
 
 @dataclass(frozen=True)
 class Dependency:
-    """Rows that agree on some columns agree on another one.
+    """A rule: rows that agree on some columns agree on another one.
 
     Attributes
     ----------
@@ -63,35 +63,35 @@ class Dependency:
     column: int
 
     def text(self, names: Sequence[str]) -> str:
-        """The dependency in words."""
+        """Return the dependency as text."""
         return f"{', '.join(names[k] for k in self.given)} -> {names[self.column]}"
 
 
 @dataclass(frozen=True)
 class Denial:
-    """Predicates that must not all hold for one row, or for two."""
+    """Predicates that must not all hold for one row, or for a pair of rows."""
 
     predicates: tuple[Predicate, ...]
     source: str
 
     @property
     def pairs(self) -> bool:
-        """Whether two rows take part."""
+        """Whether the predicates compare two rows."""
         rows = {one.row for p in self.predicates for one in (p.left, p.right)}
         return 2 in rows
 
     def columns(self) -> tuple[int, ...]:
-        """The columns that take part."""
+        """Return the columns in the predicates."""
         operands = [one for p in self.predicates for one in (p.left, p.right)]
         return tuple(sorted({one.what for one in operands if one.row is not None}))
 
     def violations(
         self, table: Table, rows: NDArray[np.int64], column: int, values: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The share of its partners that a row would violate the constraint with.
+        """Return the share of a row's partners with which it would violate the constraint.
 
-        `rows` are compared as if their cell in `column` had the code in `values`. Partners of a row
-        are the rows that agree with it where the constraint requires equality, at most 200.
+        `rows` are compared as if their cell in `column` had the code in `values`. The partners of a
+        row are at most 200 rows that agree with it in the columns required to be equal.
         """
         texts = [_entries(table.values[k]) for k in range(len(table.names))]
 
@@ -128,7 +128,7 @@ class Denial:
     def _partners(
         self, table: Table, rows: NDArray[np.int64], column: int, values: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows to compare with, and the number of the row that each belongs to."""
+        """Return rows to compare with, and for each of them the index of its own row."""
         same = [
             p.left.what
             for p in self.predicates
@@ -153,7 +153,7 @@ class Denial:
 
 
 def read_rules(given: str | Sequence[str] | None, table: Table) -> list[Dependency | Denial]:
-    """Rules from lines of text; a denial constraint that is a dependency becomes one.
+    """Parse rules from lines of text; a denial constraint equivalent to a dependency becomes one.
 
     >>> table = Table(("zip", "city"), (("1",), ("a",)), np.zeros((1, 2), dtype=np.int64))
     >>> read_rules("zip -> city", table)
@@ -197,7 +197,7 @@ def _denial(line: str, table: Table) -> Dependency | Denial:
 
 
 def _split(text: str) -> list[str]:
-    """The two arguments; a comma in quotation marks does not count."""
+    """Return the two arguments, split at a comma outside quotation marks."""
     return [one.strip() for one in re.split(r""",(?=(?:[^"']*["'][^"']*["'])*[^"']*$)""", text)]
 
 
@@ -211,7 +211,7 @@ def _operand(text: str, line: str, table: Table) -> Operand:
 
 
 def _as_dependency(predicates: list[Predicate]) -> Dependency | None:
-    """The dependency that a denial constraint states, if it states one."""
+    """Return the dependency that a denial constraint is equivalent to, or None."""
     for _, left, right in predicates:
         if {left.row, right.row} != {1, 2} or left.what != right.what:
             return None
@@ -231,7 +231,7 @@ def _entries(values: tuple[Any, ...]) -> NDArray[Any]:
 
 
 def _compare(op: str, left: Any, right: Any) -> NDArray[np.bool_]:
-    """Compare cells: as numbers where both are, otherwise as text; missing ones never hold."""
+    """Compare cells, as numbers if both are numbers, else as text; false if one is missing."""
     first, second = np.broadcast_arrays(
         np.asarray(left, dtype=object), np.asarray(right, dtype=object)
     )

@@ -1,4 +1,4 @@
-"""How often values go together in a table."""
+"""Co-occurrence counts of the values of a table."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from minigibbs.repairing.table import MISSING
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Counts of (key, value) pairs: a context column, or several, and a target column."""
+    """Counts of (key, value) pairs; the key is the value of one or several context columns."""
 
     size: int  # of the target's domain
     keys: NDArray[np.int64]  # sorted key * size + value
     counts: NDArray[np.int64]
-    totals: NDArray[np.int64]  # by key
-    single: NDArray[np.int64]  # by key, how many values go with it once
+    totals: NDArray[np.int64]  # [key] number of rows
+    single: NDArray[np.int64]  # [key] number of values that co-occur with it once
 
     @classmethod
     def of(cls, key: NDArray[np.int64], value: NDArray[np.int64], size: int) -> Pairs:
@@ -31,7 +31,7 @@ class Pairs:
         return cls(size, keys, counts, totals, single)
 
     def count(self, key: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How often each key goes with each value; 0 where either is missing or unknown."""
+        """Return how often each key and value co-occur; 0 if either is missing or unknown."""
         if not len(self.keys):
             return np.zeros(len(key), dtype=np.int64)
         known = (key >= 0) & (value >= 0) & (value < self.size)
@@ -40,15 +40,15 @@ class Pairs:
         return np.where(known & (self.keys[place] == wanted), self.counts[place], 0)
 
     def total(self, key: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How often each key goes with any value."""
+        """Return how often each key occurs with any value."""
         return _at(self.totals, key)
 
     def singles(self, key: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many values go with each key in one row only."""
+        """Return how many values co-occur with each key in one row only."""
         return _at(self.single, key)
 
     def top(self, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The most frequent values of each key, as (key, value, count)."""
+        """Return the most frequent values of each key, as (key, value, count)."""
         key, value = np.divmod(self.keys, self.size)
         order = np.lexsort((value, -self.counts, key))
         key, value, count = key[order], value[order], self.counts[order]
@@ -57,10 +57,10 @@ class Pairs:
         return key[some], value[some], count[some]
 
     def loo_accuracy(self) -> tuple[float, float]:
-        """The share of cells that the majority of the other cells of their key predicts.
+        """Return the leave-one-out accuracy of the majority value of each key, and its coverage.
 
-        Returns that share, among cells with another cell of the same key, and the share of cells
-        that have one.
+        The accuracy is a share of the cells with another cell of the same key. The coverage is the
+        share of cells that have one.
         """
         if not len(self.keys):
             return 0.0, 0.0
@@ -70,7 +70,7 @@ class Pairs:
         ties = np.bincount(key[self.counts == largest[key]], minlength=len(self.totals))
         several = self.totals >= 2
         rows = int(self.totals[several].sum())
-        # A cell of a tied value is outvoted once it is left out.
+        # A cell with a tied value loses the vote once it is left out.
         right = np.where(ties > 1, 0, largest)
         alone = largest <= 1
         right = np.where(alone, 0, right)
@@ -81,13 +81,13 @@ class Pairs:
 
 
 def _at(numbers: NDArray[np.int64], key: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of each key; 0 for a key that is missing or unknown."""
+    """Return the entry of each key; 0 if a key is missing or unknown."""
     known = (key >= 0) & (key < len(numbers))
     return np.where(known, numbers[np.where(known, key, 0)], 0)
 
 
 def joined(columns: NDArray[np.int64], sizes: list[int]) -> NDArray[np.int64]:
-    """One key for several columns of codes, -1 where any is missing.
+    """Return one key per row of codes, -1 if any of them is missing.
 
     >>> joined(np.array([[0, 1], [1, -1], [1, 1], [0, 1]]), [2, 2]).tolist()
     [0, -1, 1, 0]

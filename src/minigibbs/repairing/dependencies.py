@@ -1,4 +1,4 @@
-"""Approximate functional dependencies of a table, found by how well groups agree."""
+"""Approximate functional dependencies of a table, found by agreement within groups."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 from minigibbs.repairing.counts import Pairs
 from minigibbs.repairing.table import MISSING, Table
 
-_COVERED = 0.3  # cells in groups of two and more
-_EXPLAINED = 0.3  # of the errors of a guess by frequency, at least
-_CONTEXTS = 8  # of a column
+_COVERED = 0.3  # least share of cells in groups of two or more
+_EXPLAINED = 0.3  # least share that a dependency removes of the errors of guessing by frequency
+_CONTEXTS = 8  # maximum number of contexts of a column
 
 
 class Context(NamedTuple):
-    """A column that tells something about another one."""
+    """A column that predicts another one."""
 
     given: int
     column: int
-    explained: float  # share of the errors of the most frequent value that it removes
+    explained: float  # share removed of the errors made by guessing the most frequent value
 
 
 def contexts_of(table: Table) -> list[list[Context]]:
-    """By column, the columns that predict it best, the strongest first.
+    """Return, by column, the columns that predict it best, the strongest first.
 
     A cell is predicted by the majority of the other cells in its group. A column in which nearly
-    every value is different predicts nothing, since most of its groups have one row.
+    all values are distinct predicts nothing, since most of its groups have one row.
     """
     found: list[list[Context]] = []
     for column in range(len(table.names)):
@@ -51,5 +51,5 @@ def contexts_of(table: Table) -> list[list[Context]]:
 
 
 def strong(contexts: list[list[Context]]) -> list[Context]:
-    """The contexts that are approximate functional dependencies."""
+    """Return the contexts that are approximate functional dependencies."""
     return [one for some in contexts for one in some if one.explained >= _EXPLAINED]

@@ -1,8 +1,8 @@
-"""Candidates of cells, and the features that speak for or against each of them.
+"""Candidates of cells, and the features that score them.
 
-A feature is (candidate, weight, scale): the scale times a weight that many candidates share is
-added to the log-potential of the candidate. Counts leave out the cell itself, so that no cell is a
-witness for its own value.
+A feature is (candidate, weight, scale). It adds scale times weight to the log-potential of the
+candidate; many candidates share a weight. Counts exclude the cell itself, so that no cell is
+evidence for its own value.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from minigibbs.repairing.dependencies import Context
 from minigibbs.repairing.table import MISSING, Table
 from minigibbs.repairing.typos import similarities
 
-_PER_CONTEXT = 3  # candidates from one context
-_MOST = 12  # candidates of a cell, beside its own value
-_FREQUENT = 5  # values of the column that a missing cell may have
-_SMOOTH = 0.5  # rows by which shares are smoothed
-_ALIKE = 0.5  # similarity from which a value may be a typo of another one
-_MOST_COMPARED = 2_000_000  # pairs of texts of a column
+_PER_CONTEXT = 3  # candidates per context
+_MOST = 12  # maximum number of candidates of a cell, besides its own value
+_FREQUENT = 5  # number of frequent values that are candidates of a missing cell
+_SMOOTH = 0.5  # pseudocount, in rows, of shares
+_ALIKE = 0.5  # similarity above which a value may be a typo of another one
+_MOST_COMPARED = 2_000_000  # maximum number of pairs of texts of a column that are compared
 
 
 class Prior(NamedTuple):
-    """A normal distribution of weights."""
+    """A normal prior of weights."""
 
     mean: float
     deviation: float
 
 
-# What each kind of weight means, and its value before anything is known.
+# The prior of each kind of weight, and the scale of its features.
 PRIORS = {
     "frequency": Prior(1.0, 0.5),  # log share of the value in its column
     "context": Prior(0.4, 0.5),  # log ratio of the share given another column
-    "rule": Prior(1.0, 0.5),  # the same for a dependency that was stated
+    "rule": Prior(1.0, 0.5),  # the same for a stated dependency
     "violation": Prior(-3.0, 1.5),  # share of partners with which a constraint is violated
     "keep": Prior(3.0, 1.5),  # the cell has this value
     "typo": Prior(3.0, 1.5),  # similarity to the text in the cell
-    "vote": Prior(0.0, 1.0),  # a row of the group has this value, by the source of the row
+    "vote": Prior(0.0, 1.0),  # a row of the group has this value; one weight per source of rows
 }
 
 
 class Place(NamedTuple):
-    """The name of one weight: its kind, and what it is about."""
+    """The name of a weight: its kind, and its subject."""
 
     kind: str
     entry: str
@@ -55,35 +55,35 @@ class Place(NamedTuple):
 
 @dataclass
 class Weights:
-    """The weights by name, numbered in order of appearance."""
+    """The indices of weights by name, in order of appearance."""
 
     places: dict[Place, int] = field(default_factory=dict)
 
     def number(self, kind: str, entry: str) -> int:
-        """The number of a weight."""
+        """Return the index of a weight."""
         return self.places.setdefault(Place(kind, entry), len(self.places))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Cells with their candidates, and features of these."""
+    """Cells, their candidates, and the features of the candidates."""
 
-    row: NDArray[np.int64]  # by cell
-    column: NDArray[np.int64]  # by cell
-    cell: NDArray[np.int64]  # by candidate, increasing
-    value: NDArray[np.int64]  # by candidate, its code
-    own: NDArray[np.bool_]  # by candidate: the value that the cell has
-    candidate: NDArray[np.int64]  # by feature
-    weight: NDArray[np.int64]  # by feature
-    scale: NDArray[np.float64]  # by feature
+    row: NDArray[np.int64]  # [cell]
+    column: NDArray[np.int64]  # [cell]
+    cell: NDArray[np.int64]  # [candidate] index of its cell, increasing
+    value: NDArray[np.int64]  # [candidate] its code
+    own: NDArray[np.bool_]  # [candidate] whether it is the value of the cell
+    candidate: NDArray[np.int64]  # [feature]
+    weight: NDArray[np.int64]  # [feature]
+    scale: NDArray[np.float64]  # [feature]
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many candidates each cell has."""
+        """The number of candidates of each cell."""
         return np.bincount(self.cell, minlength=len(self.row))
 
     def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The log-potential of each candidate."""
+        """Return the log-potential of each candidate."""
         each = weights[self.weight] * self.scale
         total: NDArray[np.float64] = np.zeros(len(self.cell))
         np.add.at(total, self.candidate, each)
@@ -91,7 +91,7 @@ class Candidates:
 
 
 class Votes(NamedTuple):
-    """A column whose cells agree within groups, and the column that names the source of a row."""
+    """A dependency whose rows vote, and the column that names the source of a row."""
 
     dependency: Dependency
     source: int
@@ -99,7 +99,7 @@ class Votes(NamedTuple):
 
 @dataclass
 class Featurizer:
-    """Counts of a reference table, from which candidates and features of cells are found."""
+    """Counts of a reference table, which give the candidates of cells and their features."""
 
     table: Table
     contexts: list[list[Context]]
@@ -116,7 +116,7 @@ class Featurizer:
         self._near: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
 
     def _given(self, column: int) -> list[tuple[str, tuple[int, ...]]]:
-        """What predicts a column: (kind, columns)."""
+        """Return the predictors of a column, as (kind, columns)."""
         found: list[tuple[str, tuple[int, ...]]] = [
             ("context", (one.given,)) for one in self.contexts[column]
         ]
@@ -134,7 +134,7 @@ class Featurizer:
         return self._pairs[given, column]
 
     def _keys(self, given: tuple[int, ...], cells: Table) -> NDArray[np.int64]:
-        """The key of each row of other cells, as the reference table numbers it."""
+        """Return the keys of other rows, numbered like those of the reference table."""
         if len(given) == 1:
             return cells.codes[:, given[0]]
         count = len(self.table)
@@ -153,21 +153,21 @@ class Featurizer:
         rows: NDArray[np.int64] | None = None,
         channel: bool = True,
     ) -> Candidates:
-        """The candidates of cells, with their features.
+        """Return the candidates of cells, with their features.
 
         Parameters
         ----------
         cells
             The cells to be explained.
         context
-            The same rows as they are used to predict other cells of the row: repaired ones.
+            The same rows with repaired cells, which are used to predict other cells of the row.
         columns
             The columns of the cells.
         rows
             The rows; by default all.
         channel
-            Whether the cell's own value speaks. Without it, features predict the value of a cell
-            from all others, which weights are learned from where there are no labels.
+            Whether to use the features of the cell's own value. Without them, the value of a cell
+            is predicted from the other cells, as needed to learn weights without labels.
         """
         parts: list[Candidates] = []
         cell, candidate = 0, 0
@@ -197,7 +197,7 @@ class Featurizer:
         inside = value < size
         count = np.where(inside, frequent[np.where(inside, value, 0)], 0)
         without = np.maximum(count - mine, 0)
-        novel = max(int((frequent == 1).sum()), 1)  # Good-Turing: the mass of unseen values
+        novel = max(int((frequent == 1).sum()), 1)  # Good-Turing mass of unseen values
         base = np.where(without > 0, without, novel) / rows_seen
         add(self.weights.number("frequency", name), np.log(base))
         for kind, one, keys in given:
@@ -205,7 +205,7 @@ class Featurizer:
             both = np.maximum(pairs.count(keys[cell], value) - mine, 0)
             present = (own[cell] != MISSING) & (pairs.count(keys[cell], own[cell]) > 0)
             other = np.maximum(pairs.singles(keys[cell]) - present, 0)
-            both = np.where(without > 0, both, other)  # other values that occur once speak for it
+            both = np.where(without > 0, both, other)  # for unseen values: other single ones
             total = np.maximum(pairs.total(keys[cell]) - present, 0)
             share = (both + _SMOOTH * base) / (total + _SMOOTH)
             entry = f"{', '.join(self.table.names[k] for k in one)} -> {name}"
@@ -222,7 +222,7 @@ class Featurizer:
                 self._alike(cells, column, own[cell], value, mine),
             )
         else:
-            mine &= without > 0  # what occurs nowhere else is more often wrong than not
+            mine &= without > 0  # values that occur in no other row are mostly errors
         for vote in self.votes:
             if vote.dependency.column == column:
                 self._vote(vote, context, rows, cell, value, add)
@@ -235,11 +235,11 @@ class Featurizer:
         given: list[tuple[str, tuple[int, ...], NDArray[np.int64]]],
         channel: bool,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Candidates as (cell, value), sorted.
+        """Return candidates as (cell, value), sorted.
 
-        With a channel, every cell that is not missing has its own value. Without one, the value is
-        there only if other rows propose it: weights that are learned from sets which always hold
-        the value of the cell would be biased against the contexts.
+        With a channel, every present cell has its own value as a candidate. Without one, this holds
+        only if other rows propose the value. Otherwise, weights learned from sets that always
+        contain the cell's value would be biased against the contexts.
         """
         found, values, ranks = [], [], []
         if channel:
@@ -286,7 +286,7 @@ class Featurizer:
         return cell[some][order], value[some][order]
 
     def _neighbors(self, column: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Rare values and the frequent ones that they are alike, sorted by the rare one."""
+        """Return pairs of a rare and a similar frequent value, by rare value, and similarities."""
         if column not in self._near:
             frequent = self._frequent[column]
             rare, often = np.flatnonzero(frequent <= 2), np.flatnonzero(frequent >= 3)
@@ -308,7 +308,7 @@ class Featurizer:
         value: NDArray[np.int64],
         mine: NDArray[np.bool_],
     ) -> NDArray[np.float64]:
-        """How alike a candidate is to the text in the cell, from 0 to 1; 0 for the text itself."""
+        """Return a candidate's similarity to the cell's text, in [0, 1]; 0 if they are equal."""
         other = np.flatnonzero(~mine & (own != MISSING))
         pairs, back = np.unique(
             np.stack([own[other], value[other]], axis=1), axis=0, return_inverse=True
@@ -328,7 +328,7 @@ class Featurizer:
         value: NDArray[np.int64],
         add: _Adder,
     ) -> None:
-        """Votes of the rows of the group, by source."""
+        """Add the votes of the rows in the group, by source."""
         given, column = vote.dependency.given, vote.dependency.column
         reference = joined(self.table.codes[:, given], [])
         cast, source = self.table.codes[:, column], self.table.codes[:, vote.source]
@@ -349,7 +349,7 @@ class Featurizer:
 
 
 class _Adder:
-    """Collects features."""
+    """A list of features, collected in parts."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
@@ -369,7 +369,7 @@ class _Adder:
 
 
 def _inside(number: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, ... within runs of these lengths."""
+    """Return 0, 1, ... within runs of these lengths."""
     return np.arange(int(number.sum())) - np.repeat(np.cumsum(number) - number, number)
 
 

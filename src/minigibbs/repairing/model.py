@@ -1,4 +1,4 @@
-"""Learning the weights of features, and the probabilities of candidates."""
+"""Learning of feature weights, and the probabilities of candidates."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from minigibbs.repairing.dependencies import Context, contexts_of, strong
 from minigibbs.repairing.features import PRIORS, Candidates, Featurizer, Votes
 from minigibbs.repairing.table import MISSING, Table
 
-_TRAINED = 200  # cells of a column that weights are learned from
-_MOST_TRAINED = 3000  # cells in all
+_TRAINED = 200  # maximum number of cells per column for learning weights without labels
+_MOST_TRAINED = 3000  # maximum number of such cells of all columns
 _MOST_LABELED = 4000
-_PASSES = 2  # the second one uses repaired cells as context
-_SOUND = 0.1  # errors of a column that names groups or sources, by labels
-_SOURCES = 200  # values of a column that may name sources
+_PASSES = 2  # passes of `answer`; the second uses repaired cells as context
+_SOUND = 0.1  # largest error rate, by labels, of a column that names groups or sources
+_SOURCES = 200  # maximum number of values of a column that may name sources
 _STEPS = 60
 _CLEAR = 0.999  # probability of a candidate from which a cell counts as certain
 CERTAIN = 0.5  # a cell is changed if another value is at least so probable
@@ -34,16 +34,16 @@ CERTAIN = 0.5  # a cell is changed if another value is at least so probable
 
 @dataclass
 class Model:
-    """What repair has learned from a table.
+    """The learned model of a table.
 
     Attributes
     ----------
     featurizer
         Counts of the table, contexts and rules.
     weights
-        The weights by number, as `featurizer.weights` names them.
+        The weights by index; `featurizer.weights` has their names.
     found
-        The approximate functional dependencies.
+        The approximate functional dependencies of the table.
     columns
         The columns whose cells may be wrong.
     """
@@ -54,7 +54,7 @@ class Model:
     columns: list[int]
 
     def answer(self, cells: Table) -> tuple[Candidates, NDArray[np.float64]]:
-        """The candidates of all cells, and their probabilities."""
+        """Return the candidates of all cells, and their probabilities."""
         context = cells
         for number in range(_PASSES):
             found = self.featurizer.candidates(cells, context, self.columns)
@@ -73,22 +73,22 @@ def fit(
     columns: list[int],
     seed: int,
 ) -> Model:
-    """Learn the weights of a table.
+    """Learn the weights for a table.
 
     Parameters
     ----------
     table
         The table with errors.
     rules
-        Rules that were stated.
+        The stated rules.
     labels
         True codes by (row, column).
     automatic
-        Whether other columns are used that predict a column.
+        Whether to use other columns that predict a column.
     columns
         The columns whose cells may be wrong.
     seed
-        Fixes which cells weights are learned from.
+        Seed that selects the cells from which weights are learned.
     """
     contexts = contexts_of(table) if automatic else [[] for _ in table.names]
     known = _known(table, labels)
@@ -116,13 +116,13 @@ def fit(
             [expanded.get((int(r), int(c)), -2) for r, c in zip(some.row, some.column, strict=True)]
         )
         parts.append((some, np.where(some.value == truth[some.cell], some.cell, -1)))
-    featurizer.candidates(table, known, columns, np.arange(min(len(table), 1)))  # names of weights
+    featurizer.candidates(table, known, columns, np.arange(min(len(table), 1)))  # numbers weights
     weights = _learned(featurizer, parts)
     return Model(featurizer, weights, strong(contexts), columns)
 
 
 def _known(table: Table, labels: Mapping[tuple[int, int], int]) -> Table:
-    """The table with the labels instead of what was there."""
+    """Return the table with the labels in place of its entries."""
     codes = table.codes.copy()
     for (row, column), code in labels.items():
         codes[row, column] = code
@@ -130,7 +130,7 @@ def _known(table: Table, labels: Mapping[tuple[int, int], int]) -> Table:
 
 
 def _sound(table: Table, labels: Mapping[tuple[int, int], int]) -> set[int]:
-    """Columns in which labels found few errors: they may name groups and sources."""
+    """Return columns with few errors by the labels: they may name groups and sources."""
     wrong, whole = np.zeros(len(table.names)), np.zeros(len(table.names))
     for (row, column), code in labels.items():
         whole[column] += 1
@@ -141,7 +141,7 @@ def _sound(table: Table, labels: Mapping[tuple[int, int], int]) -> set[int]:
 def _expanded(
     table: Table, depending: list[Dependency], labels: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
-    """Labels, and what dependencies that no label contradicts make of them in other rows."""
+    """Return labels, and the values that uncontradicted dependencies derive for other rows."""
     if not labels:
         return {}
     known = _known(table, labels)
@@ -169,7 +169,7 @@ def _votes(
     expanded: Mapping[tuple[int, int], int],
     sound: set[int],
 ) -> list[Votes]:
-    """Dependencies with sources: a column that tells which rows are right."""
+    """Return dependencies with sources: columns that predict which rows are right."""
     found: dict[int, Votes] = {}
     best: dict[int, float] = {}
     for rule in depending:
@@ -190,7 +190,7 @@ def _votes(
 
 
 def _gain(source: NDArray[np.int64], right: NDArray[np.bool_], size: int) -> float:
-    """What a source tells about being right, by BIC."""
+    """Return the BIC gain from predicting correctness by the source."""
     seen = source != MISSING
     source, right = source[seen], right[seen]
     if not len(right):
@@ -213,7 +213,7 @@ def _learned(
     featurizer: Featurizer,
     parts: list[tuple[Candidates, NDArray[np.int64]]],
 ) -> NDArray[np.float64]:
-    """The weights of the highest posterior probability, given the values of some cells."""
+    """Return the weights of maximum posterior probability, given the values of some cells."""
     places = featurizer.weights.places
     start = np.array([PRIORS[place.kind].mean for place in places])
     kinds = np.array([place.kind for place in places])
@@ -271,10 +271,10 @@ def _learned(
 
 
 def probabilities(found: Candidates, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The probability of each candidate.
+    """Return the probability of each candidate.
 
-    Cells are independent given the cells that their features count. The cells in doubt are answered
-    by `mg.infer` on their graph. The others have one candidate that is nearly certain.
+    Cells are independent given the cells that their features count. `mg.infer` computes the
+    uncertain cells on their graph. Each of the others has one nearly certain candidate.
     """
     if not len(found.cell):
         return np.empty(0)
@@ -302,7 +302,7 @@ def chosen(
     probability: NDArray[np.float64],
     certainty: float = CERTAIN,
 ) -> NDArray[np.int64]:
-    """A copy of codes with the most probable value of each cell that has one."""
+    """Return a copy of the codes with the most probable values; missing cells are always filled."""
     result = codes.copy()
     top = best(found, probability)
     changed = (codes[found.row, found.column] == MISSING) | (probability[top] >= certainty)
@@ -311,7 +311,7 @@ def chosen(
 
 
 def best(found: Candidates, probability: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The most probable candidate of each cell, by number."""
+    """Return the index of the most probable candidate of each cell."""
     order = np.lexsort((probability, found.cell))
     return order[np.cumsum(found.sizes) - 1]
 

@@ -1,4 +1,4 @@
-"""What `mg.repair` returns: which cells are probably wrong, and what they should be."""
+"""The result of `mg.repair`: probably wrong cells, and their corrections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minigibbs.system.frames import column_of, frame_like, names_of, with_cells
 from minigibbs.system.text import printable
 
 _SHOWN = 12
-_LISTED = 1000  # cells of a page
+_LISTED = 1000  # maximum number of cells on an HTML page
 
 
 class Scores(NamedTuple):
@@ -66,10 +66,10 @@ class RepairedTable:
     Attributes
     ----------
     frame : frame
-        The repaired table, of the library of the table that went in.
+        The repaired table, of the same library as the given table.
     cells : frame
-        One row per changed cell: `row`, `column`, `before`, `after`, `probability`, the least
-        certain last.
+        One row per changed cell: `row`, `column`, `before`, `after`, `probability`, in order of
+        decreasing probability.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class RepairedTable:
 
     @cached_property
     def cells(self) -> Any:
-        """One row per changed cell, the most certain first."""
+        """The changed cells, one per row, the most certain first."""
         row, column, certain = self._changed()
         names, before, after = self.table.names, [], []
         for r, c in zip(row.tolist(), column.tolist(), strict=True):
@@ -124,7 +124,7 @@ class RepairedTable:
         )
 
     def _changed(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Row, column and probability of the changed cells, the most certain first."""
+        """Return row, column and probability of the changed cells, the most certain first."""
         row, column = np.nonzero(self.codes != self.table.codes)
         certain = self.certainty[row, column]
         order = np.lexsort((column, row, -certain))
@@ -132,7 +132,7 @@ class RepairedTable:
 
     @cached_property
     def certainty(self) -> NDArray[np.float64]:
-        """[row, column] the probability of the value of each cell after the repair."""
+        """[row, column] the probability of each cell's value after the repair."""
         found = np.ones(self.table.codes.shape)
         some = self.candidates
         chosen = some.value == self.codes[some.row, some.column][some.cell]
@@ -157,7 +157,7 @@ class RepairedTable:
 
     @property
     def dependencies(self) -> list[tuple[str, float]]:
-        """The approximate functional dependencies that were found, and how much each explains."""
+        """The approximate functional dependencies found, and the share of errors each explains."""
         names = self.table.names
         return [
             (f"{names[one.given]} -> {names[one.column]}", float(one.explained))
@@ -204,14 +204,14 @@ class RepairedTable:
         return Scores(precision, recall, f1, int(changed.sum()), int(wrong.sum()))
 
     def calibration(self, clean: Any, bins: int = 10) -> Any:
-        """Compare the stated probabilities of changed cells with the share that is right.
+        """Compare the predicted probabilities of changed cells with the share that is right.
 
         Parameters
         ----------
         clean : frame
             The true table, with the same rows and columns.
         bins : int, default 10
-            How many bins of equal counts.
+            Number of bins, of equal counts.
 
         Returns
         -------
@@ -275,7 +275,7 @@ class RepairedTable:
     def _against(
         self, clean: Any
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Codes of the truth, of the table and of its repair."""
+        """Return codes of the truth, of the table and of its repair."""
         truth = self.table.read(clean, "clean")
         if len(truth) != len(self.table):
             raise LearnError(f"clean must have {len(self.table):,} rows, got {len(truth):,}")
@@ -287,7 +287,7 @@ class RepairedTable:
         return [None if code == MISSING else values[code] for code in codes.tolist()]
 
     def summary_rows(self) -> list[tuple[str, str]]:
-        """The rows of the table that is shown: label and value."""
+        """Return the rows of the printed table: label and value."""
         changed = int((self.codes != self.table.codes).sum())
         filled = int(((self.codes != self.table.codes) & (self.table.codes == MISSING)).sum())
         rows, columns = self.codes.shape
@@ -304,7 +304,7 @@ class RepairedTable:
         return "\n".join(lines)
 
     def _lines(self, most: int) -> list[list[str]]:
-        """The most certain changes in words."""
+        """Return the most certain changes as text."""
         found = []
         for row, column, certain in zip(*(one.tolist() for one in self._changed()), strict=True):
             before = self.entries(column, self.table.codes[[row], column])[0]

@@ -1,4 +1,4 @@
-"""A table as codes: the numbers of its values by row and column."""
+"""A table as codes: indices of values by row and column."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Table:
     names
         The names of the columns.
     values
-        By column, its different values in order of appearance.
+        By column, its distinct values in order of appearance.
     codes
-        [row, column] the numbers of values, -1 where a cell is missing.
+        [row, column] indices of values, -1 if a cell is missing.
     blank
-        Entries that stand for a missing cell, beside None and NaN.
+        Entries that mean a missing cell, besides None and NaN.
     """
 
     names: tuple[str, ...]
@@ -40,11 +40,11 @@ class Table:
         return len(self.codes)
 
     def size(self, column: int) -> int:
-        """How many different values a column has."""
+        """Return the number of distinct values of a column."""
         return len(self.values[column])
 
     def index(self, name: Any, what: str) -> int:
-        """The number of a column by its name."""
+        """Return the index of a column by its name."""
         if name not in self.names:
             raise LearnError(
                 f"{what}: there is no column {name!r}; there are {', '.join(map(repr, self.names))}"
@@ -56,7 +56,7 @@ class Table:
         return is_missing(value) or value in self.blank
 
     def read(self, frame: Any, what: str = "frame") -> Table:
-        """Another frame with the same columns; values that are new get codes of their own."""
+        """Return another frame with the same columns as a table; new values get new codes."""
         other = read_table(frame, what, self.blank)
         if other.names != self.names:
             raise LearnError(f"{what}: expected the columns {', '.join(map(repr, self.names))}")
@@ -72,7 +72,7 @@ class Table:
 
 
 def read_table(frame: Any, what: str = "frame", blank: Sequence[Any] = ()) -> Table:
-    """The table of a frame, or of a mapping to columns.
+    """Return the table of a frame, or of a mapping from names to columns.
 
     >>> read_table({"a": ["x", "y", None, "x"]}).codes[:, 0].tolist()
     [0, 1, -1, 0]
@@ -93,7 +93,7 @@ def _is_hashable(value: Any) -> bool:
 def from_columns(
     names: Sequence[str], columns: Sequence[NDArray[Any]], what: str, blank: Sequence[Any] = ()
 ) -> Table:
-    """The table of columns that were read."""
+    """Return the table of columns that were read."""
     lengths = {len(column) for column in columns}
     if not columns or lengths == {0}:
         raise LearnError(f"{what} must have rows and columns")

@@ -1,4 +1,4 @@
-"""How alike two texts are, by edit distance."""
+"""Similarity of texts by edit distance."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from minigibbs.kernels.jit import entry
 
-_LONGEST = 256  # characters that are compared
+_LONGEST = 256  # maximum number of characters that are compared
 
 
 def similarities(
     pairs: NDArray[np.int64], first: Sequence[Any], second: Sequence[Any]
 ) -> NDArray[np.float64]:
-    """1 - edit distance / length of the longer text, for pairs of numbers of values.
+    """Return 1 - edit distance / length of the longer text, for pairs of indices of values.
 
     >>> similarities(np.array([[0, 0]]), ["berlin"], ["berlxn"]).round(3)
     array([0.833])
@@ -32,7 +32,7 @@ def similarities(
 
 
 def _texts(values: Sequence[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Texts in a row as code points, and where each begins; the last entry is the end."""
+    """Return the code points of concatenated texts, and the start of each; the last is the end."""
     texts = [str(value)[:_LONGEST] for value in values]
     ends = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
     joined = "".join(texts).encode("utf-32-le", "surrogatepass")

@@ -1,1 +1,1 @@
-"""`mg.learn_structure`: from a table to a graph with fitted parameters; one file per algorithm."""
+"""Structure learning: from a table to a graph with fitted parameters; one file per algorithm."""

@@ -1,4 +1,4 @@
-"""`learn_structure`."""
+"""The function `learn_structure`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from minigibbs.system.watch import Watch
 
 METHODS = ("tree", "pairwise", "network")
 _SCORES = {"tree": ("bic", "likelihood"), "network": ("bic", "bdeu"), "pairwise": ("ebic",)}
-_ROUNDS = 15  # of learning from a completed table and completing it anew
-_RESTARTS = 10  # rounds of networks,
-_FEW_CELLS, _FEW_ROWS = 1_000_000, 1_000  # cells and rows of tables
-_DRAWS = 5  # completions that the last parameters are averaged over
+_ROUNDS = 15  # rounds of stochastic EM
+_RESTARTS = 10  # default rounds of further climbs
+_FEW_CELLS, _FEW_ROWS = 1_000_000, 1_000  # sample size for searching large tables
+_DRAWS = 5  # completed tables over which the final parameters are averaged
 
 
 @checked(LearnError)
@@ -70,8 +70,9 @@ def learn_structure(
     ----------
     frame : frame, mapping or array
         One row per case, one column per variable: a frame of pandas, Polars or PyArrow, a mapping
-        from names to columns, or a two-dimensional array, whose columns are called x0, x1 and so
-        on. Cells are labels: text, numbers, truth values. None, NaN and masked cells are missing.
+        from names to columns, or a two-dimensional array. Columns of an array are called x0, x1 and
+        so on. Cells are labels: text, numbers, truth values. None, NaN and masked cells are
+        missing.
     method : {"tree", "pairwise", "network"}, default "tree"
         "tree": the best forest, by Chow and Liu. "pairwise": a pairwise Markov network, by
         pseudo-likelihood with a group penalty. "network": a Bayesian network, by hill climbing
@@ -81,9 +82,9 @@ def learn_structure(
         unconnected, or "likelihood". Networks: "bic" (default) or "bdeu". Pairwise networks:
         "ebic", the extended BIC, which chooses the penalty.
     bins : int, Grid, sequence of float or mapping, optional
-        Bins of numeric columns with more than 20 different numbers: a number of quantiles, inner
-        edges, or a `Grid`, to whose nearest point a number belongs. By default 5 quantiles. A
-        mapping gives bins by column; a column that it names is binned however many numbers it has.
+        Bins of numeric columns with more than 20 distinct numbers: a number of quantiles, inner
+        edges, or a `Grid`. A number belongs to the nearest point of a grid. By default 5 quantiles.
+        A mapping gives bins by column; a column that it names is always binned.
     required : list of pairs of str, default ()
         Edges (parent, child) that must be present. Trees and pairwise networks ignore the
         direction.
@@ -92,7 +93,7 @@ def learn_structure(
         both directions are forbidden.
     tiers : list of lists of str, optional
         Networks: no edge leads from a column to one of an earlier list. Columns in no list are
-        free.
+        unrestricted.
     max_parents : int, optional
         Networks: the largest number of parents of a column.
     equivalent_size : float, default 1.0
@@ -103,21 +104,21 @@ def learn_structure(
         Networks: steps without a better network before a climb ends.
     restarts : int, optional
         Networks: rounds of further climbs. In a round every column in turn loses its edges and gets
-        the best ones anew. Two rounds without a better network end the search. By default at most
-        10. In tables of more than a million cells they are then made on rows drawn at random, and
-        one climb on all rows begins at the network that they find.
+        the best edges again. Two rounds without a better network end the search. By default at most
+        10 rounds. Tables of more than a million cells then use a random sample of rows for the
+        rounds. One climb on all rows starts from the network that they find.
     pseudocount : float, default 1.0
-        Trees and networks: the weight of the prior of a conditional table, shared by its cells.
-        0 gives relative frequencies.
+        Trees and networks: total weight of the uniform Dirichlet prior of a conditional table. 0
+        gives relative frequencies.
     bootstrap : int, default 0
         Replicates for the confidence in edges: the structure is learned again from rows that are
         drawn with replacement.
     max_time : str or float, optional
         Time limit of climbs and replicates: "60s", "5min", "1h", or seconds. By default none.
     seed : int, optional
-        Fixes every draw.
+        Seed of all random draws.
     threads : int, optional
-        Threads to count on. By default one per processor.
+        Number of threads. By default one per processor.
     progress : bool, default True
         Whether to show progress if stderr is a terminal.
 
@@ -129,15 +130,15 @@ def learn_structure(
     Raises
     ------
     LearnError
-        If the frame is no table of at least two rows, a column has no values, or rules contradict
-        each other.
+        If the frame is not a table of at least two rows, a column has no values, or the constraints
+        on edges contradict each other.
 
     Notes
     -----
     Rows with missing cells are used. A tree counts every pair of columns in the rows where both
-    cells are present. The other methods draw missing cells from the model learned so far, given
-    the cells that are present, and learn again: 15 rounds of stochastic EM, from the tree.
-    Both assume that cells are missing at random.
+    cells are present. The other methods run 15 rounds of stochastic EM, starting from the tree. A
+    round draws the missing cells from the current model, given the present cells, and learns again.
+    Both approaches assume that cells are missing at random.
 
     Examples
     --------
@@ -220,7 +221,7 @@ Tables = list[tuple[tuple[int, ...], NDArray[np.float64]]]
 
 @dataclass(frozen=True)
 class _Task:
-    """How a structure is learned."""
+    """The settings of a method, and the steps of learning."""
 
     method: str
     kind: int
@@ -233,7 +234,7 @@ class _Task:
     def learn(
         self, table: Codes, rules: Rules, seed: int, threads: int | None, watch: Watch
     ) -> tuple[Learned, FactorGraph, Tables]:
-        """What is learned from a table, its graph, and the conditional tables if it has any."""
+        """Return the structure learned from a table, its graph, and any conditional tables."""
         if self.method == "tree":
             return self._tree(table, rules, threads)
         if table.complete:
@@ -244,7 +245,7 @@ class _Task:
     def _tree(
         self, table: Codes, rules: Rules, threads: int | None
     ) -> tuple[Learned, FactorGraph, Tables]:
-        """A tree from the available cases of pairs."""
+        """Learn a tree; every pair is counted in the rows where both cells are present."""
         with closing(Counter(table.codes, _counted(table), threads)) as counter:
             learned = chow_liu(counter, table.sizes, self.kind, rules)
             parents = learned.parents(table.columns)
@@ -255,7 +256,7 @@ class _Task:
     def _complete(
         self, table: Codes, rules: Rules, seed: int, threads: int | None, watch: Watch
     ) -> Learned:
-        """A structure from a table without missing cells."""
+        """Learn a structure from a table without missing cells."""
         if self.method == "pairwise":
             with closing(Counter(table.codes, table.sizes, threads)) as counter:
                 return pairwise(counter, self.gamma, rules)
@@ -279,7 +280,7 @@ class _Task:
         watch: Watch,
         start: Learned | None = None,
     ) -> Learned:
-        """A network by hill climbing."""
+        """Learn a network by hill climbing."""
         scoring = Scoring(self.kind, float(self.strength), table.rows)
         first = None if start is None else start.matrix(table.columns)
         with closing(Counter(table.codes, table.sizes, threads)) as counter:
@@ -288,7 +289,7 @@ class _Task:
     def _fitted(
         self, table: Codes, learned: Learned, threads: int | None, more: float = 0.0
     ) -> tuple[FactorGraph, Tables]:
-        """The graph of a structure, with parameters from a table without missing cells."""
+        """Return the graph of a structure, with parameters from a table without missing cells."""
         if self.method == "pairwise":
             return pairwise_graph(table.domains, learned), []
         parents = learned.parents(table.columns)
@@ -300,14 +301,14 @@ class _Task:
     def _with_missing(
         self, table: Codes, rules: Rules, seed: int, threads: int | None, watch: Watch
     ) -> tuple[Learned, FactorGraph, Tables]:
-        """Stochastic EM: learn from a completed table, complete it by what was learned."""
+        """Run stochastic EM: learn from a completed table, then complete it with the new model."""
         first = replace(self, method="tree", kind=BIC, pseudocount=max(self.pseudocount, 1.0))
         graph = first._tree(table, Rules(rules.allowed, np.zeros_like(rules.required)), threads)[1]
         completion = Completion(table, seed, threads)
         for _ in range(_ROUNDS):
             whole = completion.draw(graph)
             learned = self._complete(whole, rules, seed, threads, watch)
-            graph, _ = self._fitted(whole, learned, threads, more=1.0)  # no zeros: chains move
+            graph, _ = self._fitted(whole, learned, threads, more=1.0)  # keeps chains ergodic
             if watch.ended:
                 break
         if self.method == "pairwise":
@@ -327,7 +328,7 @@ class _Task:
 
 
 def _counted(table: Codes) -> NDArray[np.int64]:
-    """The codes of each column: its values, and one more where a cell is missing."""
+    """Return the number of codes per column: its values, and one more if cells are missing."""
     absent = [bool((row == n).any()) for row, n in zip(table.codes, table.sizes, strict=True)]
     counted: NDArray[np.int64] = table.sizes + np.array(absent, dtype=np.int64)
     return counted
@@ -343,7 +344,7 @@ def _check(
     pseudocount: float,
     bootstrap: int,
 ) -> str:
-    """Refuse settings that make no sense; returns the score's name."""
+    """Validate the settings; return the name of the score."""
     if method not in METHODS:
         raise LearnError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
     score = _SCORES[method][0] if score is None else score
@@ -368,7 +369,7 @@ def _rules(
     tiers: Iterable[Sequence[str]] | None,
     max_parents: int | None,
 ) -> Rules:
-    """The rules for edges as matrices."""
+    """Return the constraints on edges as matrices."""
     columns = len(domains)
     if method != "network" and (tiers is not None or max_parents is not None):
         what = "tiers" if tiers is not None else "max_parents"
@@ -407,7 +408,7 @@ def _rules(
 
 
 def _pairs(domains: Domains, pairs: Iterable[Sequence[str]], what: str) -> list[tuple[int, int]]:
-    """Edges by the numbers of their columns."""
+    """Return edges as pairs of column numbers."""
     found = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2:

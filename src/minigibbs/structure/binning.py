@@ -1,4 +1,4 @@
-"""Numeric columns as a few values: quantiles, given edges, or the points of a `Grid`."""
+"""Discretization of numeric columns: quantiles, given edges, or the points of a `Grid`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import LearnError
 from minigibbs.graph.domains import Grid
 
-MOST_VALUES = 20  # different numbers up to which a numeric column is discrete as it is
+MOST_VALUES = 20  # a column of at most this many distinct numbers is not binned by default
 
 Bins = int | Sequence[float] | NDArray[np.float64] | Grid
 
@@ -24,7 +24,7 @@ class Cuts:
     edges : array
         Inner edges, increasing. A number x is in bin k if edges[k-1] <= x < edges[k].
     grid : Grid or None
-        Bins are the points of this grid, and a number belongs to the nearest one.
+        If not None, each bin is a point of this grid and has the numbers nearest to it.
     """
 
     def __init__(self, edges: NDArray[np.float64], grid: Grid | None = None) -> None:
@@ -34,11 +34,11 @@ class Cuts:
         return len(self.edges) + 1
 
     def codes(self, cells: NDArray[Any]) -> NDArray[np.int64]:
-        """The bin of each cell."""
+        """Return the bin of each cell."""
         return np.searchsorted(self.edges, cells, side="right")
 
     def labels(self) -> tuple[Hashable, ...]:
-        """The bins in words: intervals."""
+        """Return the labels of the bins: their intervals."""
         for digits in (6, 9, 17):
             ends = [f"{edge:.{digits}g}" for edge in self.edges.tolist()]
             if len(set(ends)) == len(ends):
@@ -48,7 +48,7 @@ class Cuts:
 
 
 def read_cuts(name: str, cells: NDArray[Any], bins: Bins) -> Cuts:
-    """The bins of a column with these cells, none of them missing."""
+    """Return the bins of a column with these cells, none of them missing."""
     if isinstance(bins, Grid):
         points = bins.values
         return Cuts((points[1:] + points[:-1]) / 2, bins)

@@ -1,4 +1,4 @@
-"""Confidence in edges: how often they are found again in tables of resampled rows."""
+"""Bootstrap confidence in edges: how often resampled tables have them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def confidences(
     watch: Watch,
     given: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """How often edges are found in tables whose rows are drawn with replacement.
+    """Return how often edges are found in tables whose rows are drawn with replacement.
 
     Parameters
     ----------
     table : Codes
         The table.
     algorithm : callable
-        Returns what is learned from a table.
+        Returns the structure learned from a table.
     replicates : int
-        How many tables are drawn.
+        Number of resampled tables.
     rng : Generator
-        Draws the rows.
+        Random generator for the rows.
     watch : Watch
         Replicates end with the time of the call.
     given : array
@@ -41,9 +41,9 @@ def confidences(
     Returns
     -------
     tuple
-        [a, b] the share of tables with an edge between a and b; [a, b] the share of these in which
-        it leads from a to b, an edge whose direction is not determined counting half each way; and
-        how many tables were used.
+        Three results: [a, b] the share of tables with an edge between a and b; [a, b] the share of
+        these tables whose edge leads from a to b; and the number of tables used. An edge without a
+        determined direction counts as half in each direction.
     """
     present = np.zeros((table.columns, table.columns))
     towards = np.zeros_like(present)

@@ -1,8 +1,8 @@
 """Trees by Chow and Liu (doi:10.1109/TIT.1968.1054142): the heaviest spanning forest.
 
-The weight of a pair is its mutual information times the number of rows, less the penalty of BIC
-unless the score is "likelihood". Pairs of negative weight are left out, so that the result can be
-a forest. Each pair is counted in the rows where both cells are present.
+The weight of a pair is its mutual information times the number of rows, minus the penalty of BIC
+unless the score is "likelihood". Pairs of negative weight are left out, so that the result can be a
+forest. Each pair is counted in the rows where both cells are present.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from minigibbs.structure.learned import Learned, Rules
 from minigibbs.structure.scores import BIC
 from minigibbs.system.watch import current
 
-_LEAST = 1e-6  # of a gain that is more than rounding
-_CELLS = 2**24  # of pair tables held at a time
+_LEAST = 1e-6  # smaller gains are rounding errors
+_CELLS = 2**24  # cells of the pair tables that are counted at a time
 
 
 def pair_gains(
@@ -29,14 +29,14 @@ def pair_gains(
     second: NDArray[np.int64],
     penalized: bool,
 ) -> NDArray[np.float64]:
-    """What an edge between two columns adds to the score, for each pair; -inf if too large.
+    """Return the gain in score from each pair as an edge; -inf if its table is too large.
 
     Parameters
     ----------
     counter : Counter
         The table; a missing cell is the last code of its column.
     values : array
-        How many values each column has, missing cells not counted.
+        Number of values per column, without missing cells.
     first, second : array
         The pairs.
     penalized : bool
@@ -64,7 +64,7 @@ def pair_gains(
 
 
 def chow_liu(counter: Counter, values: NDArray[np.int64], kind: int, rules: Rules) -> Learned:
-    """The best forest; edges lead away from the first column of each tree."""
+    """Return the best forest; edges lead away from the first column of each tree."""
     columns = counter.columns
     rules = rules.undirected()
     first, second = np.triu_indices(columns, 1)
@@ -109,7 +109,7 @@ def chow_liu(counter: Counter, values: NDArray[np.int64], kind: int, rules: Rule
 
 @entry
 def _gains(tables, starts, stride, left, right, rows, penalized, found):
-    """Mutual information of pairs in the rows where both are present, times all rows."""
+    """Compute the mutual information of pairs where both are present, times all rows."""
     for pair in range(len(found)):
         start, total, information = starts[pair], 0, 0.0
         for x in range(left[pair]):

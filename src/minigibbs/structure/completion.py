@@ -1,4 +1,4 @@
-"""Missing cells drawn from a model, so that every row can be counted."""
+"""Completion of tables: missing cells are drawn from a model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from minigibbs.learning.chains import Threads
 from minigibbs.learning.placing import row_chains
 from minigibbs.structure.table import Codes
 
-_SWEEPS = 5  # over the missing cells of a row
+_SWEEPS = 5  # Gibbs sweeps over the missing cells per completion
 
 
 class Completion:
-    """The rows of a table with missing cells, and their present completion."""
+    """The rows of a table with missing cells, and their current completion."""
 
     def __init__(self, table: Codes, seed: int, threads: int | None) -> None:
         self.table, self.seed, self.threads = table, seed, threads
@@ -29,7 +29,7 @@ class Completion:
         self._drawn = 0
 
     def draw(self, graph: FactorGraph) -> Codes:
-        """The table with missing cells drawn from the model given the others, by Gibbs sampling.
+        """Return the table with missing cells drawn from the model by Gibbs sampling.
 
         Chains continue from the last completion.
         """

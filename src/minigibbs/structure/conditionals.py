@@ -1,4 +1,4 @@
-"""Conditional tables of a network from counts, and the graph that they make."""
+"""Conditional tables of a network from counts, and the graph of the network."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def conditional_tables(
     parents: Sequence[Sequence[int]],
     pseudocount: float,
 ) -> list[NDArray[np.float64]]:
-    """One table per column, of shape (*values of parents, values of the column).
+    """Return one table per column, of shape (*values of parents, values of the column).
 
-    The posterior mean under a Dirichlet prior whose weight `pseudocount` is shared by all cells of
-    a table. Rows count where the column and its parents are present.
+    A table is the posterior mean under a Dirichlet prior whose weight `pseudocount` is shared by
+    all cells. It counts the rows in which the column and its parents are present.
     """
     found = []
     for child, own in enumerate(parents):
@@ -34,7 +34,7 @@ def conditional_tables(
                 f"the table of column {child} given its parents has {cells:.3g} cells; at most "
                 f"{MOST_CELLS:,} are possible"
             )
-        counts = counter.counts(child, own)  # the last parent first
+        counts = counter.counts(child, own)  # parents in reverse order
         counts = counts.transpose([*reversed(range(len(own))), len(own)])
         seen = tuple(slice(int(values[column])) for column in (*own, child))
         prior = pseudocount / float(np.prod(values[[*own, child]]))
@@ -50,7 +50,7 @@ def network_graph(
     parents: Sequence[Sequence[int]],
     tables: Sequence[NDArray[np.float64]],
 ) -> FactorGraph:
-    """The Bayesian network as a factor graph: one table per column, the column last."""
+    """Return the Bayesian network as a factor graph: one table per column, the column last."""
     factors = [
         TableFactor((*own, child), table)
         for child, (own, table) in enumerate(zip(parents, tables, strict=True))

@@ -1,9 +1,9 @@
-"""Tables of counts, in compiled code, by bits and on threads.
+"""Tables of counts, computed by compiled code in threads.
 
 Columns of few values are stored as bits: one row of words per value, with one bit per row of data.
-How often two events occur together is then the number of bits that their words share. Tables of
+The number of rows with two given values is then the number of common bits in their words. Tables of
 many cells are counted row by row instead. A missing cell counts as one more value, so that every
-table is complete; its rows and columns are cut off afterwards where available cases are wanted.
+table is complete. Callers that need available cases remove its entries afterwards.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from minigibbs.kernels.counts import bits_set
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.structure.scores import family_score
 
-MOST_CELLS = 2**22  # of a table; larger families are not considered
-_BY_BITS = 96  # cells of a table up to which bits are quicker than rows
-_MOST_MARKED = 16  # values of a column up to which it is stored as bits
+MOST_CELLS = 2**22  # cells of the largest table; larger families are not considered
+_BY_BITS = 96  # cells of the largest table for which counting bits is faster
+_MOST_MARKED = 16  # maximum number of values of a column stored as bits
 _WORD = 64
 _BLOCK = 512  # words that are counted together, so that they stay in the cache
-_ALONE = 2_000_000  # cells times rows below which one thread is quicker
-_LOGS = 2**15  # counts up to which x log(x) is looked up
+_ALONE = 2_000_000  # cells times rows below which one thread is faster
+_LOGS = 2**15  # smaller counts have a tabulated x log(x)
 _ONE, _NONE = np.uint64(1), np.uint64(0)
 
 
 class Table(NamedTuple):
-    """What the kernels read of a table."""
+    """A table as the kernels read it."""
 
     codes: NDArray[Any]  # [column, row]
     bits: NDArray[np.uint64]  # [value, word] of all columns that are stored as bits
-    first: NDArray[np.int64]  # [column + 1] where the values of a column begin in `bits`
+    first: NDArray[np.int64]  # [column + 1] start of a column's values in `bits`
     sizes: NDArray[np.int64]  # [column]
     logs: NDArray[np.float64]  # [count] count * log(count)
 
@@ -45,7 +45,7 @@ class Scratch(NamedTuple):
     """Arrays that one thread writes to."""
 
     cell_of: NDArray[np.int32]  # [row] the cell of each row
-    planes: NDArray[np.uint64]  # [cell, word] the rows in each cell, a block of words at a time
+    planes: NDArray[np.uint64]  # [cell, word] bits of the rows in each cell, for one block of words
     counts: NDArray[np.int64]  # [cell]
     space: NDArray[np.int64]  # tables of the candidates
 
@@ -66,9 +66,9 @@ class Counter:
     codes : array [column, row]
         Codes from 0 to the size of the column less 1.
     sizes : array [column]
-        How many codes each column has, the one for missing cells included.
+        Number of codes per column, including the code of missing cells.
     threads : int or None
-        Threads to count on; by default one per processor.
+        Number of threads; by default one per processor.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Counter:
         logs = counts * np.log(np.maximum(counts, 1.0))
         self.table = Table(self.codes, self.bits, self.first, sizes, logs)
         self._sizes: list[int] = sizes.tolist()
-        self._spare: list[Scratch] = []  # of threads that have ended
+        self._spare: list[Scratch] = []  # not in use by a thread
 
     def close(self) -> None:
         """End the threads."""
@@ -103,7 +103,7 @@ class Counter:
             self._pool.shutdown()
 
     def spread(self, work: Callable[[int, int], None], pieces: int, cost: float) -> None:
-        """Call work(begin, end) for parts of `pieces`, on threads if each costs much."""
+        """Call work(begin, end) for parts of `pieces`, in threads if the total cost is high."""
         parts = min(self.threads, pieces) if pieces * cost > _ALONE else 1
         if parts <= 1:
             work(0, pieces)
@@ -114,13 +114,13 @@ class Counter:
         list(self._pool.map(work, cuts[:-1], cuts[1:]))
 
     def counts_of(self, column: int) -> NDArray[np.int64]:
-        """How often each code of a column occurs."""
+        """Return how often each code of a column occurs."""
         return self.totals[self.start[column] : self.start[column + 1]]
 
     def pairs(
         self, first: NDArray[np.int64], second: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Tables of pairs, one after the other, and where each starts.
+        """Return the tables of pairs, concatenated, and the start of each.
 
         Cell [x_first, x_second] of pair k is entry starts[k] + x_first * size_second + x_second.
         """
@@ -136,11 +136,11 @@ class Counter:
         return out, starts
 
     def cells(self, family: Sequence[int]) -> float:
-        """How many cells the table of some columns has."""
+        """Return the number of cells of the table of some columns."""
         return math.prod(float(self._sizes[column]) for column in family)
 
     def counts(self, child: int, parents: Sequence[int]) -> NDArray[np.int64]:
-        """The table of a column and its parents: the last parent first, the column last."""
+        """Return the table of a column and its parents: the last parent first, the column last."""
         family = np.array([child, *parents], dtype=np.int64)
         shape = self.sizes[family[::-1]]
         counts = np.zeros(int(shape.prod()), dtype=np.int64)
@@ -152,9 +152,9 @@ class Counter:
     def scores(
         self, child: int, parents: Sequence[int], candidates: NDArray[np.int64], scoring: Scoring
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        """The score of a family, with each candidate as one parent more, and without each parent.
+        """Score a family, the family with each candidate as a further parent, and without a parent.
 
-        A candidate whose table would be too large has -inf.
+        The score of a candidate whose table would be too large is -inf.
         """
         family = np.array([child, *parents], dtype=np.int64)
         cells = math.prod(self._sizes[column] for column in (child, *parents))
@@ -176,7 +176,7 @@ class Counter:
         return float(own[0]), add, drop
 
     def _scratch(self, cells: int, space: int) -> Scratch:
-        """Arrays for one thread."""
+        """Return arrays for one thread."""
         try:
             found = self._spare.pop()
         except IndexError:
@@ -231,7 +231,7 @@ def _count_pairs(codes, bits, first, sizes, totals, start, left, right, starts, 
 
 @entry
 def _count_rows(table, family, cell_of, counts):
-    """Write the cell of each row, and add the rows to the counts of their cells."""
+    """Compute the cell of each row, and count the rows per cell."""
     _fill_cells(table, family, cell_of)
     for row in range(len(cell_of)):
         counts[np.uint64(cell_of[row])] += 1
@@ -239,9 +239,9 @@ def _count_rows(table, family, cell_of, counts):
 
 @entry
 def _score_family(table, family, candidates, scoring, scratch, own, drop, add):
-    """Score a family, and with each candidate as one parent more, and without each parent.
+    """Score a family, the family with each candidate as a further parent, and without each parent.
 
-    `family` is the column and its parents. The first two scores are left out where `own` is empty.
+    `family` is the column and its parents. If `own` is empty, only the candidates are scored.
     """
     size, cells = table.sizes[family[0]], 1
     marked = True
@@ -272,14 +272,14 @@ def _score_family(table, family, candidates, scoring, scratch, own, drop, add):
 
 @kernel
 def _is_marked(table, column, cells):
-    """Whether a further parent is counted by bits: it is stored so, and the table is small."""
+    """Return whether a further parent is counted by bits: stored as bits, with a small table."""
     values = table.first[column + 1] - table.first[column]
     return values > 1 and cells * (values - 1) <= _BY_BITS
 
 
 @kernel
 def _fill_cells(table, family, cell_of):
-    """Write the cell of each row: the column itself is fastest, its last parent slowest."""
+    """Compute the cell of each row: the column itself varies fastest, its last parent slowest."""
     codes, stride = table.codes[family[0]], np.int32(table.sizes[family[0]])
     for row in range(len(cell_of)):
         cell_of[row] = codes[row]
@@ -292,7 +292,7 @@ def _fill_cells(table, family, cell_of):
 
 @kernel
 def _count_by_bits(table, family, candidates, marked, scratch, counts):
-    """Count the family, if it is marked, and all but the last value of each marked candidate."""
+    """Count the family, if `marked`, and all but the last value of candidates counted by bits."""
     cells, words, planes = len(counts), table.bits.shape[1], scratch.planes
     total = 0
     for column in candidates:
@@ -320,11 +320,11 @@ def _count_by_bits(table, family, candidates, marked, scratch, counts):
 
 @kernel
 def _join_planes(table, family, begin, length, planes):
-    """Write the rows of each cell, some words of them: the words that all values share."""
+    """Compute the bits of the rows in each cell, for a block of words: the AND of its values."""
     cells = 1
     for k in range(len(family)):
         row = table.first[family[k]]
-        for x in range(table.sizes[family[k]] - 1, -1, -1):  # the cells before are read last
+        for x in range(table.sizes[family[k]] - 1, -1, -1):  # x = 0 overwrites the inputs
             for cell in range(cells):
                 for word in range(length):
                     bits = table.bits[row + x, begin + word]
@@ -336,7 +336,7 @@ def _join_planes(table, family, begin, length, planes):
 
 @kernel
 def _mark_planes(cell_of, begin, length, planes):
-    """Write the rows of each cell, some words of them, by the cell of each row."""
+    """Compute the bits of the rows in each cell, for a block of words, from the rows' cells."""
     planes[:, :length] = np.uint64(0)
     for row in range(begin * _WORD, min((begin + length) * _WORD, len(cell_of))):
         planes[cell_of[row], row // _WORD - begin] |= _ONE << np.uint64(row % _WORD)
@@ -344,7 +344,7 @@ def _mark_planes(cell_of, begin, length, planes):
 
 @kernel
 def _together(a, b, begin, length):
-    """How many bits some words share: the first of `a`, and those of `b` from `begin`."""
+    """Return the number of common bits of the first words of `a` and those of `b` from `begin`."""
     total = 0
     for word in range(length):
         total += bits_set(a[word] & b[begin + word])
@@ -353,7 +353,7 @@ def _together(a, b, begin, length):
 
 @kernel
 def _score_by_bits(table, size, candidates, counts, scoring, space, add):
-    """Score the marked candidates: their last values are what is left of the counts."""
+    """Score the candidates counted by bits; counts of their last values are the remainders."""
     cells, first = len(counts), 0
     for k in range(len(candidates)):
         if _is_marked(table, candidates[k], cells):
@@ -370,7 +370,7 @@ def _score_by_bits(table, size, candidates, counts, scoring, space, add):
 
 @kernel
 def _score_by_rows(table, family, candidates, cells, scoring, scratch, to_fill, add):
-    """Score the candidates that are not marked and whose tables are not too large."""
+    """Score the candidates not counted by bits whose tables are not too large."""
     for k in range(len(candidates)):
         values = table.sizes[candidates[k]]
         large = cells * values > MOST_CELLS
@@ -388,7 +388,7 @@ def _score_by_rows(table, family, candidates, cells, scoring, scratch, to_fill, 
 
 @kernel
 def _sum_out(counts, stride, values, smaller):
-    """Write the table without a parent, whose cells are `stride` apart."""
+    """Sum a parent out of the table; its values are `stride` cells apart."""
     for cell in range(len(smaller)):
         total, first = 0, cell // stride * stride * values + cell % stride
         for x in range(values):

@@ -1,4 +1,4 @@
-"""Which directions of a network the data determine: its equivalence class."""
+"""The equivalence class of a network: the directions that the data determine."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _follows(
     adjacent: NDArray[np.bool_],
     edge: NDArray[np.bool_],
 ) -> bool:
-    """Whether a -> b follows from the directions that are fixed."""
+    """Return whether a -> b follows from the fixed directions."""
     into_a = fixed[:, a]
     if (into_a & ~adjacent[:, b] & (np.arange(len(edge)) != b)).any():  # no new collider
         return True
     if (fixed[a] & fixed[:, b]).any():  # no cycle
         return True
     loose = adjacent[a] & ~fixed[a] & ~fixed[:, a]
-    sources = np.flatnonzero(loose & fixed[:, b])  # two of them that are not adjacent
+    sources = np.flatnonzero(loose & fixed[:, b])  # the rule needs two that are not adjacent
     apart = ~adjacent[np.ix_(sources, sources)]
     np.fill_diagonal(apart, False)
     if apart.any():
@@ -65,10 +65,10 @@ def _follows(
 
 
 def class_distance(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> int:
-    """The structural Hamming distance of two networks' equivalence classes.
+    """Return the structural Hamming distance between two networks' equivalence classes.
 
-    The number of pairs of columns whose edge differs: present in one only, or directed otherwise,
-    or directed in one only.
+    It counts pairs of columns. The edge of a counted pair is present in one class only, or has
+    different directions, or has a direction in one class only.
     """
     total = 0
     patterns = []

@@ -19,14 +19,14 @@ from minigibbs.system.frames import (
     texts_of,
 )
 
-_CELL_BYTES, _PAIR_BYTES = 4, 2  # of a cell; of two columns that an edge may join
+_CELL_BYTES, _PAIR_BYTES = 4, 2  # per cell; per pair of columns
 
 
 class Column(NamedTuple):
-    """One column: its cells, where they are missing, and the categories that it declares.
+    """One column: its cells, which of them are missing, and its declared categories.
 
-    `texts` are the different cells and the number of each cell, -1 where it is missing; None unless
-    the column came so.
+    `texts` has the distinct cells and the index of each cell, -1 if it is missing. It is None
+    unless the column was given in this form.
     """
 
     cells: NDArray[Any]
@@ -41,9 +41,9 @@ class Column(NamedTuple):
 
 
 def read_frame(frame: Any) -> dict[str, Column]:
-    """The columns of a frame, a mapping or a two-dimensional array by name.
+    """Return the columns of a frame, a mapping or a two-dimensional array by name.
 
-    Columns of an array are called x0, x1 and so on, as the variables of a graph are.
+    Columns of an array are called x0, x1 and so on, like the variables of a graph.
     """
     if has_columns(frame):
         names = names_of(frame, "frame", LearnError)
@@ -69,7 +69,7 @@ def read_frame(frame: Any) -> dict[str, Column]:
 
 
 def _read_array(frame: Any) -> dict[str, Column]:
-    """The columns of a two-dimensional array."""
+    """Return the columns of a two-dimensional array."""
     rule = "frame must be a table: a frame, a mapping from names to columns, or rows of one length"
     try:
         array = np.ma.asanyarray(to_numpy(frame))
@@ -92,7 +92,7 @@ def _read_array(frame: Any) -> dict[str, Column]:
 
 
 def _column(name: str, cells: NDArray[Any]) -> Column:
-    """A column whose missing cells are found, and whose numbers are numbers."""
+    """Return a column: mark its missing cells, and convert objects to numbers if possible."""
     if cells.dtype.kind == "c":
         raise LearnError(f"frame: column {name!r} has complex numbers")
     missing = missing_in(cells)
@@ -100,20 +100,20 @@ def _column(name: str, cells: NDArray[Any]) -> Column:
 
 
 def _text_column(texts: list[str], numbers: NDArray[np.int64]) -> Column:
-    """A column of text whose different cells are known."""
-    cells = np.array([*texts, None], dtype=object)[numbers]  # -1 is the last one
+    """Return a column of text whose distinct cells are known."""
+    cells = np.array([*texts, None], dtype=object)[numbers]  # -1 selects None
     return Column(cells, numbers < 0, texts=(texts, numbers))
 
 
 def _categories(frame: Any, name: Any) -> tuple[Any, ...] | None:
-    """The categories that a column of pandas declares, in their order."""
+    """Return the categories that a pandas column declares, in their order."""
     kind = getattr(frame[name], "dtype", None)
     found = getattr(kind, "categories", None)
     return None if found is None or not hasattr(kind, "ordered") else tuple(found.tolist())
 
 
 def _narrowed(cells: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    """Objects as numbers where all that are not missing are numbers, such as nullable columns."""
+    """Convert objects to numbers if all present cells are numbers, as in nullable columns."""
     if cells.dtype.kind != "O":
         return cells
     kinds = set(map(type, cells[~missing].tolist()))
@@ -122,5 +122,5 @@ def _narrowed(cells: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
     numbers = np.where(missing, 0, cells)
     try:
         return numbers.astype(np.int64 if all(issubclass(k, int) for k in kinds) else np.float64)
-    except OverflowError:  # integers that 64 bits do not hold
+    except OverflowError:  # integers that do not fit into 64 bits
         return cells

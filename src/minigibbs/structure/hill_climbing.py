@@ -1,13 +1,12 @@
-"""Bayesian networks by hill climbing with a tabu list, and by taking columns out and in again.
+"""Bayesian networks by hill climbing with a tabu list, and by reinsertion of columns.
 
-A step adds, drops or reverses the edge that raises the score most, or lowers it least. Networks
-that were visited recently are tabu. A climb ends after a number of steps without a new best
-network. Further rounds follow the optimal reinsertion of Moore and Wong (ICML 2003): every column
-in turn loses its edges, gets the parents or the children that raise the score, and the network
-climbs again. A round begins at another network of the same distributions, which is found by
-reversing covered edges at random.
+A step adds, drops or reverses the edge that raises the score most, or lowers it least. Recently
+visited networks are tabu. A climb ends after a number of steps without a new best network. Further
+rounds follow the optimal reinsertion of Moore and Wong (ICML 2003). Every column in turn loses its
+edges and gets the parents or the children that raise the score. Then the network climbs again. A
+round begins at an equivalent network, which is found by reversing covered edges at random.
 
-The search itself is compiled. It returns to Python where it needs a family that was not scored yet.
+The search is compiled. It returns to Python when it needs a family that was not scored yet.
 """
 
 from __future__ import annotations
@@ -24,44 +23,44 @@ from minigibbs.structure.learned import Learned, Rules
 from minigibbs.system.watch import Watch
 
 _SAME = 1e-9  # scores that differ by less are equal
-_VISITED = 100  # networks that are tabu
-_SHORT = 5  # steps without a better network, in climbs after the first
+_VISITED = 100  # number of latest networks that are tabu
+_SHORT = 5  # steps without a better network that end a climb after the first
 
 ADD, DROP, REVERSE = 0, 1, 2
-_IDLE = 2  # rounds without a better network after which the search ends
-_ANY = -1  # of columns
-_ENDED = -1  # in place of a column whose family is not scored yet
+_IDLE = 2  # rounds without a better network that end the search
+_ANY = -1  # no column in particular
+_ENDED = -1  # returned instead of a column if no family is missing
 _STEPS, _WORSE, _CODES = 0, 1, 2  # entries of `Walk.numbers`
 
 
 class Store(NamedTuple):
-    """The families that were scored."""
+    """The scored families."""
 
-    places: NDArray[np.int64]  # [hash] number of a family, or -1; linear probing
-    keys: NDArray[np.uint64]  # [family] the marks of its edges, combined
+    places: NDArray[np.int64]  # [hash] index of a family, or -1; linear probing
+    keys: NDArray[np.uint64]  # [family] XOR of the marks of its edges
     own: NDArray[np.float64]  # [family] its score
-    add: NDArray[np.float64]  # [family, column] what a further parent adds to it, or -inf
-    drop: NDArray[np.float64]  # [family, column] what the loss of a parent adds to it
+    add: NDArray[np.float64]  # [family, column] gain from a further parent, or -inf
+    drop: NDArray[np.float64]  # [family, column] gain from dropping a parent
 
 
 class Walk(NamedTuple):
-    """A network that changes."""
+    """The network of a climb, and the best one so far."""
 
     edge: NDArray[np.bool_]  # [parent, child]
     required: NDArray[np.bool_]  # [parent, child]
     marks: NDArray[np.uint64]  # [parent, child] random numbers
-    keys: NDArray[np.uint64]  # [column] of its family; diagonal marks tell columns apart
-    family: NDArray[np.int64]  # [column] the number of its family in the store
-    best: NDArray[np.bool_]  # [parent, child] of this climb
-    level: NDArray[np.float64]  # [1] the score of the best
-    numbers: NDArray[np.int64]  # steps made, steps since the best, networks visited
-    visited: NDArray[np.uint64]  # codes of networks, the latest `_VISITED`
-    above: NDArray[np.uint64]  # [column, word] bits of the columns from which paths lead to it
+    keys: NDArray[np.uint64]  # [column] of its family; diagonal marks distinguish columns
+    family: NDArray[np.int64]  # [column] index of its family in the store
+    best: NDArray[np.bool_]  # [parent, child] the best network of this climb
+    level: NDArray[np.float64]  # [1] the score of the best network
+    numbers: NDArray[np.int64]  # steps, steps since the best network, networks visited
+    visited: NDArray[np.uint64]  # codes of the latest `_VISITED` networks
+    above: NDArray[np.uint64]  # [column, word] bits of its ancestors, itself included
     nodes: NDArray[np.int64]  # [2, column] scratch
 
 
 class Search:
-    """A network, the best one of its climb, and the families that were scored.
+    """A network, the best one of its climb, and the scored families.
 
     Parameters
     ----------
@@ -72,9 +71,9 @@ class Search:
     rules : Rules
         Allowed and required edges, and the largest number of parents.
     rng : Generator
-        Draws the marks.
+        Random generator for the marks.
     watch : Watch
-        Climbs end with the time of the call.
+        The deadline and the signals of the call.
     """
 
     def __init__(
@@ -117,17 +116,18 @@ class Search:
                 )
 
     def load(self, edge: NDArray[np.bool_], without: int = _ANY) -> None:
-        """Continue from a network; the column `without` has its required edges only."""
+        """Continue from a network in which the column `without` keeps only its required edges."""
         _load(self.walk, edge, without)
 
     def wander(self, rng: np.random.Generator) -> None:
-        """Reverse covered edges at random: their ends have the same other parents."""
+        """Reverse covered edges at random: edges whose ends have the same other parents."""
         _wander(self.walk, self.allowed, rng.random(len(self.walk.edge)))
 
     def climb(self, tabu: int, source: int = _ANY, target: int = _ANY) -> float:
-        """Climb; returns the score of the best network, `walk.best`.
+        """Climb, and return the score of the best network, `walk.best`.
 
-        With a source or a target, climbs only add edges from or to this column, while they help.
+        With a source or a target, climbs only add edges from or to this column that raise the
+        score.
         """
         _begin(self.walk)
         while not self.watch.ended:
@@ -139,12 +139,12 @@ class Search:
         return float(self.walk.level[0])
 
     def complete(self) -> None:
-        """Score the families of the network."""
+        """Score all families of the network."""
         while (child := _look_up(self.walk, self.store)) != _ENDED:
             self._add(child)
 
     def _add(self, child: int) -> None:
-        """Score the family of a column, with one parent more or less."""
+        """Score the family of a column, also with one parent more or less."""
         if self.families == len(self.store.keys):
             self._grow()
         column, most = self.walk.edge[:, child], self.rules.max_parents
@@ -165,7 +165,7 @@ class Search:
         self.families += 1
 
     def _sized(self, families: int) -> Store:
-        """An empty store."""
+        """Return an empty store."""
         places = np.full(1 << (2 * families).bit_length(), -1, dtype=np.int64)
         shape = families, self.counter.columns
         return Store(
@@ -196,7 +196,7 @@ def hill_climbing(
     watch: Watch,
     start: NDArray[np.bool_] | None = None,
 ) -> Learned:
-    """The best network found.
+    """Return the best network found.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def hill_climbing(
     tabu, restarts : int
         Steps without a better network before the first climb ends, and rounds of further climbs.
     rng : Generator
-        Chooses the order of columns, and the networks of the same distributions.
+        Chooses the order of columns, and equivalent networks.
     watch : Watch
         The deadline and the signals of the call.
     start : array or None
@@ -249,7 +249,7 @@ def hill_climbing(
 
 @entry
 def _load(walk, edge, without):
-    """Start from a network; `without` loses all edges but the required ones."""
+    """Start from a network in which the column `without` keeps only its required edges."""
     columns = len(edge)
     for child in range(columns):
         walk.keys[child] = walk.marks[child, child]
@@ -266,14 +266,14 @@ def _load(walk, edge, without):
 
 @entry
 def _begin(walk):
-    """Begin a climb at the present network."""
+    """Begin a climb at the current network."""
     walk.level[0] = -np.inf
     walk.numbers[:] = 0
 
 
 @kernel
 def _flip(walk, parent, child):
-    """Add an edge, or take it away."""
+    """Add or remove an edge."""
     walk.edge[parent, child] = not walk.edge[parent, child]
     walk.keys[child] ^= walk.marks[parent, child]
     walk.family[child] = -1
@@ -281,7 +281,7 @@ def _flip(walk, parent, child):
 
 @entry
 def _place(store, number):
-    """Let a family be found by its key."""
+    """Insert a family into the hash table by its key."""
     last = np.uint64(len(store.places) - 1)
     place = store.keys[number] & last
     while store.places[place] >= 0:
@@ -291,7 +291,7 @@ def _place(store, number):
 
 @entry
 def _look_up(walk, store):
-    """Find the families of all columns; returns one that is not in the store, or `_ENDED`."""
+    """Find the families of all columns; return one that is not in the store, or `_ENDED`."""
     last = np.uint64(len(store.places) - 1)
     for child in range(len(walk.keys)):
         if walk.family[child] < 0:
@@ -308,7 +308,7 @@ def _look_up(walk, store):
 
 @entry
 def _climb(walk, store, tabu, source, target):
-    """Climb until it ends, or until a column has a family that is not in the store.
+    """Climb until the end, or until a column has a family that is not in the store.
 
     Returns this column, or `_ENDED`. A further call continues the climb.
     """
@@ -343,7 +343,7 @@ def _climb(walk, store, tabu, source, target):
 
 @kernel
 def _keep(walk):
-    """Keep the present network as the best one."""
+    """Store the current network as the best one."""
     for parent in range(len(walk.edge)):
         for child in range(len(walk.edge)):
             walk.best[parent, child] = walk.edge[parent, child]
@@ -351,9 +351,9 @@ def _keep(walk):
 
 @kernel
 def _best_change(walk, store, code):
-    """The change that adds most to the score, among those that do not lead to a tabu network.
+    """Return the change with the largest gain, among those that do not lead to a tabu network.
 
-    Returns its kind, the parent, the child, and what it adds.
+    Returns its kind, the parent, the child, and the gain.
     """
     columns, best = len(walk.edge), -np.inf
     change, source, target = ADD, 0, 0
@@ -377,7 +377,7 @@ def _best_change(walk, store, code):
 
 @kernel
 def _best_edge(walk, store, source, target):
-    """The edge from `source` or to `target` that adds most to the score, as in `_best_change`."""
+    """Return the edge from `source` or to `target` with the largest gain, as in `_best_change`."""
     columns, best, parent, child = len(walk.edge), -np.inf, 0, 0
     for other in range(columns):
         begin, end = (source, other) if target == _ANY else (other, target)
@@ -389,13 +389,13 @@ def _best_edge(walk, store, source, target):
 
 @kernel
 def _is_above(walk, a, b):
-    """Whether a path leads from a to b."""
+    """Return whether a path leads from a to b."""
     return (walk.above[b, a // 64] >> np.uint64(a % 64)) & np.uint64(1) == np.uint64(1)
 
 
 @kernel
 def _is_open(walk, parent, child, code):
-    """Whether an edge may be added: it closes no cycle, and the network is not tabu."""
+    """Return whether an edge may be added: it closes no cycle, and the network is not tabu."""
     if _is_above(walk, child, parent):
         return False
     return not _is_visited(walk, code ^ walk.marks[parent, child])
@@ -403,7 +403,7 @@ def _is_open(walk, parent, child, code):
 
 @kernel
 def _is_only_path(walk, parent, child):
-    """Whether an edge is the only path between its ends."""
+    """Return whether an edge is the only path between its ends."""
     for other in range(len(walk.edge)):
         if other != child and walk.edge[parent, other] and _is_above(walk, other, child):
             return False
@@ -412,7 +412,7 @@ def _is_only_path(walk, parent, child):
 
 @kernel
 def _is_visited(walk, code):
-    """Whether a network is tabu."""
+    """Return whether a network is tabu."""
     found = False
     for place in range(min(walk.numbers[_CODES], _VISITED)):
         found |= walk.visited[place] == code
@@ -421,9 +421,9 @@ def _is_visited(walk, code):
 
 @entry
 def _trace(walk):
-    """Write from which columns paths lead to each; returns how many columns are in no cycle.
+    """Compute the ancestors of each column; return how many columns sort topologically.
 
-    Every column has a path to itself.
+    Every column counts as its own ancestor.
     """
     columns, count, done = len(walk.edge), 0, 0
     waiting, ready = walk.nodes[0], walk.nodes[1]
@@ -453,7 +453,7 @@ def _trace(walk):
 
 @entry
 def _wander(walk, allowed, shares):
-    """Reverse covered edges: for each share of all pairs, the first such edge from there on."""
+    """Reverse one covered edge per share: the first one from that share of all pairs on."""
     columns = len(walk.edge)
     for share in shares:
         begin, found = np.int64(share * columns * columns), False
@@ -471,7 +471,7 @@ def _wander(walk, allowed, shares):
 
 @kernel
 def _is_covered(walk, allowed, parent, child):
-    """Whether an edge may be reversed without changing the distributions of the network."""
+    """Return whether an edge may be reversed: it is allowed, and gives an equivalent network."""
     if not allowed[child, parent] or walk.required[parent, child]:
         return False
     differ = 0  # the parent itself is one difference

@@ -1,4 +1,4 @@
-"""What an algorithm returns: edges with strengths, and parents where the edges have a direction."""
+"""The result of a structure learning algorithm, and the constraints on edges."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """The structure that an algorithm found, by numbers of columns."""
+    """The structure that an algorithm found, in column numbers."""
 
     edges: list[tuple[int, int]]  # (parent, child), or (lower, higher) without directions
-    strengths: list[float]  # per edge, in natural units of log-likelihood
+    strengths: list[float]  # per edge, in units of log-likelihood
     directed: bool
     score: float  # of the whole structure
     steps: int = 0
     ended: str = "converged"
-    values: dict[str, Any] = field(default_factory=dict)  # parameters, where they were fitted
+    values: dict[str, Any] = field(default_factory=dict)  # parameters, if the algorithm fits them
 
     def matrix(self, columns: int) -> NDArray[np.bool_]:
-        """The edges as [parent, child]."""
+        """Return the edges as a matrix [parent, child]."""
         edge = np.zeros((columns, columns), dtype=np.bool_)
         for parent, child in self.edges:
             edge[parent, child] = True
         return edge
 
     def parents(self, columns: int) -> list[tuple[int, ...]]:
-        """The parents of each column, in order."""
+        """Return the parents of each column, in order."""
         found: list[list[int]] = [[] for _ in range(columns)]
         for parent, child in self.edges:
             found[child].append(parent)
@@ -38,7 +38,7 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """Which edges there may be, and which there must be: [from, to]."""
+    """The allowed and the required edges: [from, to]."""
 
     allowed: NDArray[np.bool_]
     required: NDArray[np.bool_]
@@ -51,5 +51,5 @@ class Rules:
         return found
 
     def undirected(self) -> Rules:
-        """The rules for edges without direction: a direction that is allowed is enough."""
+        """Return the constraints on undirected edges; one allowed direction is enough."""
         return Rules(self.allowed | self.allowed.T, self.required | self.required.T)

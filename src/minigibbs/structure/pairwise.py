@@ -1,12 +1,13 @@
 """Pairwise Markov networks by pseudo-likelihood with a group penalty.
 
-Every column has fields, every pair of columns a table, and the mean logarithm of the
-pseudo-likelihood is maximized less penalty * sum of the Frobenius norms of the tables. A table is
-stored by contrasts that sum to zero over each of its columns, so that fields do not hide in it.
-The penalty falls along a path. At each point the tables that are not zero are fitted again without
-penalty, and the extended BIC chooses the point: twice the log pseudo-likelihood, less
-2 * (log(rows) + 4 * gamma * log(columns)) for each number of a table. Both ends of an edge see it,
-hence the factor 2. Edges whose own gain is smaller than their share of that are then dropped.
+Every column has fields, and every pair of columns has a table. The objective is the mean log
+pseudo-likelihood minus penalty * sum of the Frobenius norms of the tables. A table is stored by
+contrasts that sum to zero over each of its columns, so that it contains no fields.
+The penalty decreases along a path. At each point the nonzero tables are fitted again without
+penalty, and the extended BIC chooses the point. It is twice the log pseudo-likelihood, minus 2 *
+(log(rows) + 4 * gamma * log(columns)) per table parameter. Both ends of an edge include its
+parameters, hence the factor 2. Edges with a smaller gain than their share of this penalty are then
+dropped.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from minigibbs.structure.learned import Learned, Rules
 from minigibbs.system import memory
 from minigibbs.system.watch import current
 
-_CHUNK = 2048  # rows that a kernel holds at a time
-_RATIO = 0.75  # from one penalty of the path to the next
+_CHUNK = 2048  # rows that a kernel processes at a time
+_RATIO = 0.75  # ratio of successive penalties of the path
 _LEAST = 0.02  # the last penalty, as a share of the first
-_PATIENCE = 2  # points of the path without a better score before it ends
+_PATIENCE = 2  # points without a better score that end the path
 _STEPS, _TOLERANCE = 60, 1e-3  # of the penalized fits, which only choose edges
 _REFIT_STEPS, _FLAT = 40, 1e-5
 _RIDGE = 1e-6  # keeps fits finite where a table separates the rows
-_MOST_NUMBERS = 20_000  # contrasts of all columns together
-_BATCH = 1024  # contrasts whose products with all others are formed at a time
+_MOST_NUMBERS = 20_000  # maximum number of contrasts of all columns together
+_BATCH = 1024  # contrasts that are multiplied with all others at a time
 
 
 def contrasts(size: int) -> NDArray[np.float64]:
-    """[value, contrast] orthonormal columns that sum to zero.
+    """Return [value, contrast] orthonormal columns that sum to zero.
 
     >>> contrasts(2).round(3).tolist()
     [[-0.707], [0.707]]
@@ -55,13 +56,13 @@ def contrasts(size: int) -> NDArray[np.float64]:
 
 
 class _Coding(NamedTuple):
-    """The table, and the contrasts of all columns, one after the other."""
+    """The table, and the contrasts of all columns, concatenated."""
 
     codes: NDArray[Any]  # [column, row]
-    sizes: NDArray[np.int64]  # [column] how many values it has
-    first: NDArray[np.int64]  # [column + 1] where its contrasts start
-    start: NDArray[np.int64]  # [column + 1] where its values start, in `basis` and in fields
-    basis: NDArray[np.float64]  # [value of a column, contrast], as wide as the widest
+    sizes: NDArray[np.int64]  # [column] number of values
+    first: NDArray[np.int64]  # [column + 1] start of its contrasts
+    start: NDArray[np.int64]  # [column + 1] start of its values in `basis` and in fields
+    basis: NDArray[np.float64]  # [value of a column, contrast], as wide as for the largest column
     features: NDArray[np.float32]  # [contrast, row]
 
 
@@ -93,23 +94,23 @@ def _coding(counter: Counter) -> _Coding:
 class _Links(NamedTuple):
     """The edges at each column."""
 
-    ends: NDArray[np.int64]  # [column + 1] where its edges start in `edge` and `other`
-    edge: NDArray[np.int64]  # the number of the edge
+    ends: NDArray[np.int64]  # [column + 1] start of its edges in `edge` and `other`
+    edge: NDArray[np.int64]  # index of the edge
     other: NDArray[np.int64]  # the column at its other end
-    place: NDArray[np.int64]  # [edge + 1] where the numbers of an edge start
+    place: NDArray[np.int64]  # [edge + 1] start of its parameters
 
 
 class _Slopes(NamedTuple):
-    """What an evaluation adds up over the rows."""
+    """The sums over rows that an evaluation computes."""
 
     total: NDArray[np.float64]  # [column] the log pseudo-likelihood
-    fields: NDArray[np.float64]  # slopes of fields
-    halves: NDArray[np.float64]  # [lower or higher column of an edge, number] slopes of numbers
-    residuals: NDArray[np.float32]  # [contrast, row] slopes of logits; empty if they are not kept
+    fields: NDArray[np.float64]  # derivatives by fields
+    halves: NDArray[np.float64]  # [lower or higher column of an edge, parameter] derivatives
+    residuals: NDArray[np.float32]  # [contrast, row] derivatives by logits; empty if not kept
 
 
 class _Edges:
-    """A set of pairs, where their numbers are, and the same per column."""
+    """A set of pairs, the offsets of their parameters, and the links of each column."""
 
     def __init__(self, first: NDArray[np.int64], pairs: NDArray[np.int64]) -> None:
         self.pairs = pairs  # [edge, 2], lower column first
@@ -128,11 +129,11 @@ class _Edges:
 
     @property
     def numbers(self) -> int:
-        """How many numbers all tables have."""
+        """The number of parameters of all tables."""
         return int(self.place[-1])
 
     def norms(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The norm of each edge's numbers."""
+        """Return the norm of each edge's parameters."""
         if not len(self):
             return np.zeros(0)
         squares: NDArray[np.float64] = np.add.reduceat(values**2, self.place[:-1])
@@ -140,7 +141,7 @@ class _Edges:
 
 
 class Pairwise:
-    """The fit: fields and edge numbers of one table of codes."""
+    """The fit: fields and edge parameters of one table of codes."""
 
     def __init__(self, counter: Counter, gamma: float, rules: Rules) -> None:
         self.counter, self.rules, self.gamma = counter, rules.undirected(), gamma
@@ -155,12 +156,10 @@ class Pairwise:
         self.residuals = np.zeros((0, 0), dtype=np.float32)
         self.columns = columns
 
-    # One evaluation: the log pseudo-likelihood per row, and its slope.
-
     def evaluate(
         self, fields: NDArray[np.float64], values: NDArray[np.float64], keep: bool = False
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Log pseudo-likelihood per row, slopes of fields and of values, and per column."""
+        """Return log pseudo-likelihood per row, gradients of fields and values, and column sums."""
         counter, coding, edges = self.counter, self.coding, self.edges
         if keep:
             self.residuals = np.empty_like(coding.features)
@@ -180,7 +179,7 @@ class Pairwise:
         return level, out.fields / rows, slope, out.total
 
     def slopes(self) -> NDArray[np.float64]:
-        """[column, column] norms of the slope for every pair, at the residuals kept."""
+        """Return [column, column] norms of every pair's gradient, from the stored residuals."""
         coding, rows = self.coding, self.counter.rows
         products = np.zeros((len(coding.features), len(coding.features)), dtype=np.float32)
         for begin in range(0, len(coding.features), _BATCH):
@@ -198,7 +197,7 @@ class Pairwise:
         return norms
 
     def set_edges(self, pairs: NDArray[np.int64]) -> None:
-        """Change the edges; those that stay keep their numbers."""
+        """Change the edges; those that remain keep their parameters."""
         before, old = self.edges, self.values
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
         self.edges = _Edges(self.coding.first, pairs[order])
@@ -211,7 +210,7 @@ class Pairwise:
                 self.values[self.edges.place[k] : self.edges.place[k + 1]] = part
 
     def penalized(self, penalty: float) -> None:
-        """Fit the present edges with a group penalty, by accelerated proximal steps."""
+        """Fit the current edges with a group penalty, by accelerated proximal steps."""
         edges = self.edges
         owner = np.repeat(np.arange(len(edges)), edges.sizes)
         free = self.rules.required[edges.pairs[:, 0], edges.pairs[:, 1]]
@@ -236,7 +235,7 @@ class Pairwise:
                 step /= 2
             following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
             change = new - x
-            if (y - new) @ change > 0:  # uphill no longer: start the momentum anew
+            if (y - new) @ change > 0:  # no longer uphill: restart the momentum
                 following, y = 1.0, new.copy()
             else:
                 y = new + (momentum - 1) / following * change
@@ -251,7 +250,7 @@ class Pairwise:
         return self.evaluate(x[:split], x[split:])
 
     def refit(self) -> float:
-        """Fit the present edges without penalty; returns the log pseudo-likelihood of all rows."""
+        """Fit the current edges without penalty; return the log pseudo-likelihood of all rows."""
         split = len(self.fields)
 
         def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -265,7 +264,7 @@ class Pairwise:
         return self.evaluate(self.fields, self.values)[0] * float(self.counter.rows)
 
     def price(self) -> NDArray[np.float64]:
-        """What each present edge must add to the log pseudo-likelihood of all rows."""
+        """Return the gain in log pseudo-likelihood, over all rows, that each edge must have."""
         rows, columns = self.counter.rows, self.columns
         each = math.log(rows) + 4 * self.gamma * math.log(columns)
         return np.asarray(self.edges.sizes * each)
@@ -275,7 +274,7 @@ def _descend(
     objective: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
     x: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """L-BFGS in a few lines: SciPy's waits for the threads of BLAS at every step."""
+    """Minimize by L-BFGS, as SciPy's version waits for the threads of BLAS at every step."""
     level, slope = objective(x)
     past: deque[tuple[NDArray[np.float64], NDArray[np.float64]]] = deque(maxlen=10)
     for _ in range(_REFIT_STEPS):
@@ -309,7 +308,7 @@ def _descend(
 
 
 def pairwise(counter: Counter, gamma: float, rules: Rules) -> Learned:
-    """The network that the extended BIC prefers along the path of penalties."""
+    """Return the network that the extended BIC prefers along the path of penalties."""
     fit = Pairwise(counter, gamma, rules)
     allowed = fit.rules.allowed.copy()
     np.fill_diagonal(allowed, False)
@@ -347,7 +346,7 @@ def pairwise(counter: Counter, gamma: float, rules: Rules) -> Learned:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """A point of the path: edges, numbers and score."""
+    """A point of the path: edges, parameters and score."""
 
     pairs: NDArray[np.int64]
     fields: NDArray[np.float64]
@@ -360,13 +359,13 @@ class _State:
         return _State(fit.edges.pairs, fit.fields.copy(), fit.values.copy(), score)
 
     def restore(self, fit: Pairwise) -> None:
-        """Let the fit continue from here."""
+        """Continue the fit from this point."""
         fit.set_edges(self.pairs)
         fit.fields, fit.values = self.fields.copy(), self.values.copy()
 
 
 def _solve(fit: Pairwise, penalty: float, allowed: NDArray[np.bool_]) -> None:
-    """Fit with a penalty: edges join while the slope of theirs is above it."""
+    """Fit with a penalty, adding edges as long as the norms of their gradients exceed it."""
     for _ in range(5):
         fit.penalized(penalty)
         fit.evaluate(fit.fields, fit.values, keep=True)
@@ -380,7 +379,7 @@ def _solve(fit: Pairwise, penalty: float, allowed: NDArray[np.bool_]) -> None:
 
 
 def _keep(fit: Pairwise, kept: NDArray[np.bool_]) -> None:
-    """Drop edges; required ones stay."""
+    """Drop the other edges, unless they are required."""
     pairs = fit.edges.pairs
     kept = kept | fit.rules.required[pairs[:, 0], pairs[:, 1]]
     if not kept.all():
@@ -388,7 +387,7 @@ def _keep(fit: Pairwise, kept: NDArray[np.bool_]) -> None:
 
 
 def _node_gains(fit: Pairwise) -> NDArray[np.float64]:
-    """What each edge adds to the log pseudo-likelihood, others held: only its ends are computed."""
+    """Return each edge's gain in log pseudo-likelihood at its ends, with all others fixed."""
     counter, coding, edges = fit.counter, fit.coding, fit.edges
     gains = np.zeros((2, len(edges)))
     widest = int(counter.sizes.max())
@@ -402,7 +401,7 @@ def _node_gains(fit: Pairwise) -> NDArray[np.float64]:
 
 
 def _pruned(fit: Pairwise, best: _State) -> _State:
-    """Drop the edges that do not earn their price, the worst half at a time."""
+    """Drop the edges whose gain is below their price, the worst half at a time."""
     while len(fit.edges):
         gains, price = _node_gains(fit), fit.price()
         poor = gains < price
@@ -421,7 +420,7 @@ def _pruned(fit: Pairwise, best: _State) -> _State:
 
 
 def _tables(fit: Pairwise) -> list[NDArray[np.float64]]:
-    """The table of each edge, of rows and columns that sum to zero."""
+    """Return the table of each edge; its rows and columns sum to zero."""
     found, sizes = [], fit.counter.sizes
     for k, (i, j) in enumerate(fit.edges.pairs.tolist()):
         own = fit.values[fit.edges.place[k] : fit.edges.place[k + 1]]
@@ -431,7 +430,7 @@ def _tables(fit: Pairwise) -> list[NDArray[np.float64]]:
 
 
 def pairwise_graph(domains: Domains, learned: Learned) -> FactorGraph:
-    """The network as a factor graph: fields named h..., tables named J..., by their shapes."""
+    """Return the network as a factor graph: fields are named h..., tables J..., by their shapes."""
     sizes = domains.sizes.astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     fields, tables = learned.values["fields"], learned.values["tables"]
@@ -452,7 +451,7 @@ def pairwise_graph(domains: Domains, learned: Learned) -> FactorGraph:
 
 @entry
 def _evaluate(coding, links, fields, values, begin, end, scratch, out):
-    """Log pseudo-likelihood of the columns from `begin` to `end`, summed over rows, and slopes.
+    """Compute log pseudo-likelihoods of columns `begin` to `end`, summed over rows, and gradients.
 
     `scratch` is [2, contrast or value, row of a chunk].
     """
@@ -482,13 +481,13 @@ def _evaluate(coding, links, fields, values, begin, end, scratch, out):
 
 @inlined
 def _number_of(start, i, j, c, d, width, theirs):
-    """Which number of an edge is for contrast c of column i and contrast d of column j."""
+    """Return the index of the parameter of contrast c of column i and contrast d of column j."""
     return start + (c * theirs + d if i < j else d * width + c)
 
 
 @kernel
 def _couple(coding, links, values, i, low, count, out):
-    """Contrasts of the logits of column i: numbers of its edges times features of neighbors."""
+    """Compute contrasts of the logits of column i: edge parameters times features of neighbors."""
     first = coding.first
     width = first[i + 1] - first[i]
     for c in range(width):
@@ -507,7 +506,7 @@ def _couple(coding, links, values, i, low, count, out):
 
 @kernel
 def _decouple(coding, links, i, low, count, slopes, halves):
-    """Add the slopes of the numbers of column i's edges, from those of its contrasts."""
+    """Add the derivatives by the parameters of column i's edges, from those by its contrasts."""
     first = coding.first
     width = first[i + 1] - first[i]
     for k in range(links.ends[i], links.ends[i + 1]):
@@ -523,7 +522,7 @@ def _decouple(coding, links, i, low, count, slopes, halves):
 
 @kernel
 def _two_values(coding, fields, i, low, count, slopes, slope_fields):
-    """Log-likelihood of a column of two values; its contrast in `slopes` becomes its slope."""
+    """Return the log-likelihood of a binary column; its contrast in `slopes` becomes a slope."""
     start, level, summed = coding.start[i], 0.0, 0.0
     gap = fields[start + 1] - fields[start]
     turn = coding.basis[start + 1, 0] - coding.basis[start, 0]
@@ -543,7 +542,7 @@ def _two_values(coding, fields, i, low, count, slopes, slope_fields):
 
 @kernel
 def _logits_of(coding, fields, i, count, mixed, logits):
-    """The logits of column i, from their contrasts."""
+    """Compute the logits of column i from their contrasts."""
     start, width = coding.start[i], coding.first[i + 1] - coding.first[i]
     for v in range(coding.sizes[i]):
         for t in range(count):
@@ -557,7 +556,7 @@ def _logits_of(coding, fields, i, count, mixed, logits):
 
 @kernel
 def _many_values(coding, i, low, count, logits, slope_fields):
-    """Log-likelihood of a column; its logits become their slopes."""
+    """Return the log-likelihood of a column; its logits become derivatives."""
     size, start, level = coding.sizes[i], coding.start[i], 0.0
     for t in range(count):
         x = np.int64(coding.codes[i, low + t])
@@ -582,7 +581,7 @@ def _many_values(coding, i, low, count, logits, slope_fields):
 
 @kernel
 def _slopes_of(coding, i, count, logits, slopes):
-    """The slopes of contrasts, from those of logits."""
+    """Compute the derivatives by contrasts from those by logits."""
     start, width = coding.start[i], coding.first[i + 1] - coding.first[i]
     for c in range(width):
         for t in range(count):
@@ -596,9 +595,10 @@ def _slopes_of(coding, i, count, logits, slopes):
 
 @entry
 def _gains(coding, links, fields, values, begin, end, scratch, gains):
-    """What each edge at the columns from `begin` to `end` adds there, all others held.
+    """Add the gain of each edge at the columns from `begin` to `end`, with all others fixed.
 
-    gains[0 or 1, edge] is for its lower or higher column. `scratch` is [2, value, row of a chunk].
+    gains[0 or 1, edge] belongs to its lower or higher column. `scratch` is [2, value, row of a
+    chunk].
     """
     rows, first, start, ends = coding.codes.shape[1], coding.first, coding.start, links.ends
     whole, part = scratch[0], scratch[1]
@@ -612,7 +612,7 @@ def _gains(coding, links, fields, values, begin, end, scratch, gains):
                 for t in range(count):
                     whole[v, t] = np.float32(fields[start[i] + v])
             for skipped in range(ends[i] - 1, ends[i + 1]):
-                # First the logits of all edges, then those without one edge.
+                # The logits of all edges come first, then those without one edge.
                 if skipped < ends[i]:
                     lowest, highest, sign, logits = ends[i], ends[i + 1], 1.0, whole
                 else:
@@ -641,7 +641,7 @@ def _gains(coding, links, fields, values, begin, end, scratch, gains):
 
 @kernel
 def _tilt(coding, links, values, i, k, low, count, sign, logits):
-    """Add what link k adds to the logits of column i, or with sign -1 subtract it."""
+    """Add the contribution of link k to the logits of column i, or with sign -1 subtract it."""
     first, start = coding.first, coding.start[i]
     width = first[i + 1] - first[i]
     j, at = links.other[k], links.place[links.edge[k]]

@@ -1,4 +1,4 @@
-"""`learn_tables`: the conditional tables of a Bayesian network whose edges are known."""
+"""The function `learn_tables`: conditional tables of a Bayesian network with known edges."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from minigibbs.structure.table import Codes
 from minigibbs.system.boundary import checked
 from minigibbs.system.progress import Stage
 
-_ROUNDS = 40  # of completing rows and counting them
-_LATE = 20  # rounds at the end whose tables are averaged
-_MIXED = 1e-3  # of a uniform distribution, in the first tables: chains must be able to move
+_ROUNDS = 40  # rounds of completing rows and counting them
+_LATE = 20  # last rounds, whose tables are averaged
+_MIXED = 1e-3  # weight of a uniform distribution in the first tables, so that chains can move
 
 
 @checked(LearnError)
@@ -37,22 +37,22 @@ def learn_tables(
     threads: int | None = None,
     progress: bool = True,
 ) -> FactorGraph:
-    """Learn the conditional tables of a Bayesian network from data; its edges stay.
+    """Learn the conditional tables of a Bayesian network from data; the edges are given.
 
     Parameters
     ----------
     graph : FactorGraph
-        A Bayesian network, as read from a `.bif` file, made by `mg.from_pgmpy` or learned by
-        `mg.learn_structure`: one conditional table per variable.
+        A Bayesian network with one conditional table per variable: read from a `.bif` file, made by
+        `mg.from_pgmpy` or learned by `mg.learn_structure`.
     data : array, mapping or frame
         Rows as in `mg.learn`; variables without a column are hidden.
     columns : list, optional
         The variables of the columns of an array.
     pseudocount : float, default 1.0
-        The weight of the prior of a table, shared by its cells. 0 gives relative frequencies, and
-        a uniform distribution for configurations of the parents that were never seen.
+        Total weight of the uniform Dirichlet prior of a table. 0 gives relative frequencies, and a
+        uniform distribution for parent configurations that do not occur.
     seed : int, optional
-        Fixes every draw.
+        Seed of all random draws.
     threads : int, optional
         Number of threads. By default one per processor.
     progress : bool, default True
@@ -71,9 +71,9 @@ def learn_tables(
 
     Notes
     -----
-    Complete rows are counted. Missing cells are drawn by Gibbs sampling from the network learned so
-    far, which begins with the tables of the graph, and counted with the others: stochastic EM, 40
-    rounds, of which the last 20 are averaged.
+    A table of complete rows is counted directly. Otherwise stochastic EM makes 40 rounds and
+    averages the tables of the last 20. A round draws the missing cells by Gibbs sampling from the
+    current network, and counts all rows. The first network has the tables of the graph.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def learn_tables(
 
 
 def _codes(graph: FactorGraph, data: Data) -> Codes:
-    """The rows as a table of codes, the size of the domain where a value is missing."""
+    """Return the rows as a table of codes; a missing value has the size of the domain."""
     codes = data.rows.T.astype(np.int32)
     if data.seen is not None:
         codes = np.where(data.seen.T != 0, codes, graph.sizes[:, None])
@@ -131,7 +131,7 @@ def _completed(
     seed: int,
     threads: int | None,
 ) -> list[NDArray[np.float64]]:
-    """Stochastic EM from the first tables."""
+    """Run stochastic EM from the first tables."""
     completion = Completion(_codes(graph, data), seed, threads)
     total = [np.zeros_like(table) for table in tables]
     for number in range(_ROUNDS):

@@ -1,7 +1,7 @@
 """Scores of a family: a column given its parents, from their table of counts.
 
-A table of counts is flat: cell j * size + x holds how many rows have parent configuration j and
-value x of the child. All scores are sums over families, so that a search changes them locally.
+A table of counts is flat: cell j * size + x is the number of rows with parent configuration j and
+value x of the child. All scores are sums over families, so that a search updates them locally.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ SCORES = {"likelihood": LIKELIHOOD, "bic": BIC, "bdeu": BDEU}
 
 @kernel
 def family_score(counts, cells, size, scoring, logs):
-    """The score of a family with this table.
+    """Return the score of a family with this table.
 
     Parameters
     ----------
     counts : array
         The table; its first `cells` entries are used.
     cells, size : int
-        Entries of the table, and values of the child.
+        Number of entries of the table, and of values of the child.
     scoring : NamedTuple
         `kind`: LIKELIHOOD, BIC or BDEU. `strength`: the equivalent sample size of BDeu. `rows`: the
         number of rows, for the penalty of BIC.
     logs : array
-        x log(x) of counts x, for as many as it has.
+        x log(x) of the counts x below its length.
     """
     total = 0.0
     if scoring.kind == BDEU:

@@ -1,4 +1,4 @@
-"""What `mg.learn_structure` returns."""
+"""The result of `mg.learn_structure`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from minigibbs.structure.table import Codes
 from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable
 
-_SHOWN = 12  # edges that are shown
-_MOST_DRAWN = 60  # names that fit into a picture
+_SHOWN = 12  # edges in the printed summary
+_MOST_DRAWN = 60  # maximum number of names in a figure
 
 
 class Edge(NamedTuple):
@@ -37,7 +37,7 @@ class Edge(NamedTuple):
     confidence : float or None
         Share of the bootstrap replicates with the edge; None without replicates.
     direction : float or None
-        Share of these in which the edge leads from source to target.
+        Share of these replicates whose edge leads from source to target.
     compelled : bool
         Whether the data, or rules, determine the direction.
 
@@ -89,7 +89,7 @@ class Structure:
     missing : float
         Share of missing cells.
     warnings : tuple of str
-        What may be wrong with the structure.
+        Possible problems with the structure.
     tables : mapping
         Conditional tables by column: names of the parents, and probabilities.
 
@@ -121,11 +121,11 @@ class Structure:
     tables: Mapping[str, tuple[tuple[str, ...], NDArray[np.float64]]] = field(
         default_factory=dict, repr=False
     )
-    codes: Codes | None = field(default=None, repr=False)  # how frames are read; without rows
+    codes: Codes | None = field(default=None, repr=False)  # the encoding of columns, without rows
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns, in the order of the graph's variables."""
+        """The names of the columns, in the order of the graph's variables."""
         return tuple(self.graph.domains.name(v) for v in range(len(self.graph)))
 
     @property
@@ -186,14 +186,14 @@ class Structure:
         Parameters
         ----------
         frame : frame, mapping or array
-            Some or all of the columns that the structure was learned from. Numbers are binned by
-            the bins found then.
+            Some or all of the columns that the structure was learned from. Numbers get the same
+            bins as in learning.
 
         Returns
         -------
         ndarray of int
-            [row, variable] indices of values, -1 if a cell is missing, its value was never seen, or
-            the frame has no such column.
+            [row, variable] indices of values, -1 if a cell is missing, its value is unknown, or the
+            frame has no such column.
         """
         assert self.codes is not None
         return self.codes.rows_of(frame)
@@ -259,7 +259,7 @@ class Structure:
         }
 
     def _repr_html_(self) -> str:
-        """The summary and the strongest edges, for notebooks."""
+        """Return the summary and the strongest edges as HTML for notebooks."""
         rows: list[list[object]] = [[label, value] for label, value in self.summary_rows()]
         lines: list[list[object]] = []
         for edge in self._strongest():
@@ -324,7 +324,7 @@ class Structure:
         return plots.done(axes.figure, path)
 
     def _places(self) -> dict[str, tuple[float, float]]:
-        """Where each column is drawn."""
+        """Return the position of each column in the figure."""
         if not self.directed:
             angles = np.linspace(0, 2 * np.pi, len(self.names), endpoint=False)
             spots = zip(np.cos(angles).tolist(), np.sin(angles).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""A table of codes: what structure learning reads, and how a frame becomes one."""
+"""Tables of codes for structure learning, and how frames are converted to them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from minigibbs.system import memory
 from minigibbs.system.frames import look_up, places_of
 
 DEFAULT_BINS = 5
-_IDENTIFIER = 0.5  # different values per row from which a column looks like an identifier
-_FEW_ROWS = 100  # with fewer rows this is not said
+_IDENTIFIER = 0.5  # distinct values per row above which a column looks like an identifier
+_FEW_ROWS = 100  # columns with at most this many values cause no such warning
 _CELL_BYTES = 24
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """How cells of one column become codes."""
+    """The encoding of one column."""
 
     labels: tuple[Hashable, ...]
-    cuts: Cuts | None = None  # of a numeric column that is binned
+    cuts: Cuts | None = None  # bins, if the column is binned
 
     @property
     def size(self) -> int | Grid:
@@ -39,7 +39,7 @@ class Reading:
         return len(self.labels)
 
     def codes(self, name: str, column: Column) -> NDArray[np.int64]:
-        """The code of each cell, `FREE` where it is missing or its value is unknown."""
+        """Return the code of each cell, `FREE` if it is missing or its value is unknown."""
         found = np.full(len(column.cells), FREE, dtype=np.int64)
         seen = ~column.missing
         if self.cuts is not None:
@@ -56,7 +56,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """A table: codes[column, row], the size of the column's domain where a cell is missing."""
+    """A table: codes[column, row], which is the size of the column's domain for a missing cell."""
 
     domains: Domains
     codes: NDArray[Any]  # [column, row], uint8 or int32
@@ -65,17 +65,17 @@ class Codes:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self.codes.shape[1])
 
     @property
     def columns(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return len(self.codes)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many values each column has, a missing one not counted."""
+        """The number of values per column, not counting the missing one."""
         return self.domains.sizes.astype(np.int64)
 
     @property
@@ -89,17 +89,17 @@ class Codes:
         return not any((self.codes[k] == size).any() for k, size in enumerate(self.sizes.tolist()))
 
     def resampled(self, rng: np.random.Generator) -> Codes:
-        """As many rows, drawn with replacement."""
+        """Return a table of the same length, with rows drawn with replacement."""
         chosen = np.sort(rng.integers(self.rows, size=self.rows))
         return replace(self, codes=np.ascontiguousarray(self.codes[:, chosen]))
 
     def sampled(self, count: int, rng: np.random.Generator) -> Codes:
-        """A number of the rows, drawn without replacement."""
+        """Return a number of the rows, drawn without replacement."""
         chosen = np.sort(rng.choice(self.rows, count, replace=False))
         return replace(self, codes=np.ascontiguousarray(self.codes[:, chosen]))
 
     def rows_of(self, frame: Any) -> NDArray[np.int64]:
-        """[row, variable] codes of another frame, `FREE` where a cell is missing or unknown."""
+        """Return [row, variable] codes of another frame, `FREE` if a cell is missing or unknown."""
         columns = read_frame(frame)
         if set(columns) - set(self.domains.numbers):
             strange = next(name for name in columns if name not in self.domains.numbers)
@@ -113,7 +113,7 @@ class Codes:
 
 
 def read_table(frame: Any, bins: Bins | Mapping[str, Bins] | None) -> Codes:
-    """The table of a frame, with its numeric columns binned."""
+    """Return the table of a frame, with its numeric columns binned."""
     columns = read_frame(frame)
     length = len(next(iter(columns.values())).cells)
     memory.require(
@@ -153,7 +153,7 @@ def read_table(frame: Any, bins: Bins | Mapping[str, Bins] | None) -> Codes:
 
 
 def _domains(names: list[str], readings: list[Reading]) -> Domains:
-    """The variables of the columns."""
+    """Return the variables of the columns."""
     labels = {
         k: reading.labels for k, reading in enumerate(readings) if isinstance(reading.size, int)
     }
@@ -169,7 +169,7 @@ def _domains(names: list[str], readings: list[Reading]) -> Domains:
 def _reading(
     name: str, column: Column, bins: Bins | Mapping[str, Bins]
 ) -> tuple[Reading, NDArray[Any]]:
-    """How the cells of a column become codes, and the codes of those that are not missing."""
+    """Return the encoding of a column, and the codes of its present cells."""
     cells = column.cells[~column.missing]
     if not len(cells):
         raise LearnError(f"frame: column {name!r} has no values: drop it")
@@ -190,7 +190,7 @@ def _reading(
 
 
 def _distinct_cells(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
-    """`_distinct` of the cells that are not missing."""
+    """Return `_distinct` of the present cells."""
     if column.texts is None:
         return _distinct(column.cells[~column.missing])
     texts, numbers = column.texts
@@ -201,7 +201,7 @@ def _distinct_cells(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def _distinct(cells: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The different values in order, and the place of each cell's value among them."""
+    """Return the distinct values in order, and the index of each cell's value."""
     if cells.dtype.kind in "iub" and len(cells):
         low, high = int(cells.min()), int(cells.max())
         if high - low <= 4 * len(cells):  # count instead of sorting

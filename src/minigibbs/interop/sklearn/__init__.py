@@ -1,1 +1,1 @@
-"""Estimators with the conventions of scikit-learn; `minigibbs.sklearn` has their public names."""
+"""Estimators that follow scikit-learn's conventions; `minigibbs.sklearn` exports them."""

@@ -1,4 +1,4 @@
-"""Missing cells of tables filled in by a graphical model of the columns."""
+"""Imputation of missing cells by a graphical model of the columns."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.frames import missing_in
 
-_CHUNK = 2**22  # numbers of marginals that are computed at a time
-_WARM, _SWEEPS = 20, 200  # of chains, where exact answers do not fit
+_CHUNK = 2**22  # marginal probabilities that are computed at a time
+_WARM, _SWEEPS = 20, 200  # sweeps of chains, if exact inference is too large
 
 
 def _has_dense_cells(imputer: Any) -> bool:
-    """Whether an imputer was fitted to a table that is not sparse."""
+    """Return whether an imputer was fitted to a table that is not sparse."""
     return not getattr(imputer, "sparse_", False)
 
 
@@ -46,7 +46,7 @@ def _has_dense_cells(imputer: Any) -> bool:
 class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fill in missing cells of categorical tables, with probabilities.
 
-    A graphical model of the columns is learned from all rows, those with missing cells included.
+    A graphical model of the columns is learned from all rows, including rows with missing cells.
     Each missing cell gets its distribution given the other cells of its row.
 
     Parameters
@@ -54,23 +54,23 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     method : {"tree", "network", "pairwise"}, default "network"
         The model, as in `mg.learn_structure`.
     bins : int, default 10
-        Quantiles that numeric columns with more than 20 different numbers are cut into. A missing
+        Number of quantile bins of numeric columns with more than 20 distinct numbers. A missing
         number becomes the median of its bin.
     pseudocount : float, default 5.0
-        The weight of the prior of a conditional table.
+        The total weight of the prior of a conditional table.
     max_categories : int, default 1000
-        The most values of a column that is not numeric.
+        Maximum number of values of a column that is not numeric.
     max_time : str, float or None, default None
-        A limit for learning the structure, such as "60s".
+        Time limit for learning the structure, such as "60s".
     random_state : int, RandomState or None, default None
-        Fixes every draw.
+        Seed or generator of all random draws.
 
     Attributes
     ----------
     categories_ : list of arrays
-        The values of each column; of a binned column, the medians of its bins.
+        The values of each column; for a binned column, the medians of its bins.
     structure_ : Structure
-        What was learned.
+        The learned structure.
     n_features_in_ : int
         The number of columns.
 
@@ -155,7 +155,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _read_categories(self, given: Given) -> list[NDArray[Any]]:
-        """The values of each column, as entries of a table."""
+        """Return the values of each column, as entries of a table."""
         found = []
         for name, column in given.columns.items():
             if name not in self.columns_:
@@ -184,7 +184,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """The table with each missing cell at its most probable value, of the type of `X`.
+        """Fill missing cells with their most probable values; return a table of the type of `X`.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @available_if(_has_dense_cells)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """The distribution of every cell.
+        """Compute the distribution of every cell.
 
         An estimator that was fitted to a sparse matrix does not have this method, since the result
         is dense.
@@ -218,8 +218,8 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray
-            [row, value] probabilities of the values of all columns; `slices_` has the columns of
-            each.
+            [row, value] probabilities of the values of all columns; `slices_` maps a column to its
+            part.
         """
         _, codes, _ = self._encoded(X)
         sizes = np.array([len(one) for one in self.categories_], dtype=np.int64)
@@ -239,7 +239,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def slices_(self) -> dict[str, slice]:
-        """By column, which columns of `predict_proba` are its categories."""
+        """The columns of `predict_proba` that belong to each column of the table."""
         ends = np.cumsum([0] + [len(one) for one in self.categories_]).tolist()
         return {
             name: slice(first, last)
@@ -247,14 +247,14 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     def sample(self, X: Any, n_samples: int = 5) -> list[Any]:  # noqa: N803
-        """Completed tables for multiple imputation: missing cells drawn given the others.
+        """Draw completed tables for multiple imputation: missing cells given the others.
 
         Parameters
         ----------
         X : frame, array or sparse matrix
             The table.
         n_samples : int, default 5
-            How many completed tables, independent of each other.
+            Number of completed tables, which are independent.
 
         Returns
         -------
@@ -275,7 +275,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def _drawn(self, codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Rows with their missing cells drawn together: column by column, given those before."""
+        """Return rows with missing cells drawn jointly, column by column given the earlier ones."""
         drawn = codes.copy()
         for column in np.flatnonzero((codes == FREE).any(axis=0)).tolist():
             rows = np.flatnonzero(drawn[:, column] == FREE)
@@ -286,7 +286,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return drawn
 
     def _encoded(self, X: Any) -> tuple[Given, NDArray[np.int64], NDArray[np.bool_]]:  # noqa: N803
-        """The table, its codes [row, modeled column], and which of these cells are missing."""
+        """Return the table, its codes [row, modeled column], and whether cells are missing."""
         check_is_fitted(self)
         given = read(self, X, reset=False)
         if self.structure_ is None:
@@ -305,7 +305,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return given.with_cells(cells)
 
     def _marginals(self, codes: NDArray[np.int64]) -> Any:
-        """Distributions of all cells, as (rows, [array [row, category] per column]) in chunks."""
+        """Yield the distributions in chunks: (rows, one array [row, category] per column)."""
         if not len(codes):
             return
         assert self.structure_ is not None
@@ -325,7 +325,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             yield rows, np.split(shares[back[rows] - begin], cuts, axis=1)
 
     def _shares(self, graph: FactorGraph, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """[row, sum of sizes] distributions, exact if they fit and from chains if not."""
+        """Return [row, sum of sizes] distributions, exact if possible, else from chains."""
         try:
             rows = np.where(codes == FREE, np.nan, codes)
             return infer_many(graph, rows, progress=False).flat
@@ -341,13 +341,13 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         check_is_fitted(self)
         return np.array(keys_of(self), dtype=object)
 
 
 def _sampled(graph: FactorGraph, codes: NDArray[np.int64], random: Any) -> NDArray[np.float64]:
-    """The same by Gibbs chains, one per row."""
+    """Return the distributions of `_shares`, estimated by Gibbs chains, one per row."""
     seen = (codes != FREE).astype(np.uint8)
     states = np.where(seen != 0, codes, 0).astype(graph.state_type)
     data = Data(states, seen, np.ones(len(codes)))

@@ -31,13 +31,13 @@ from minigibbs.system.boundary import checked
 _WARM = 200  # sweeps before draws
 _CHAINS = 8
 _THIN = 10  # sweeps between draws
-_RATE = 0.01  # of steps whose chains have weights
-_NOISE = 0.05  # deviation of first couplings
+_RATE = 0.01  # learning rate with weighted chains
+_NOISE = 0.05  # standard deviation of the initial couplings
 
 
 @checked(LearnError, init=False)
 class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """What both machines share: graphs of spins with fields h and couplings J."""
+    """Base class of both machines: graphs of spins with fields h and couplings J."""
 
     steps: int
     method: str
@@ -76,9 +76,9 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.log_z_error_ = float("nan") if error is None else float(error)
 
     def log_likelihood(self, X: Any) -> tuple[float, float]:  # noqa: N803
-        """The mean log-likelihood of rows, and its standard error.
+        """Compute the mean log-likelihood of rows, and its standard error.
 
-        The error is that of log Z, which is 0 where it is computed exactly.
+        The error is that of log Z; it is 0 if log Z is exact.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return float(self._free(rows).mean() - self.log_z_), self.log_z_error_
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """The mean log-likelihood of rows; `log_likelihood` also gives its error.
+        """Compute the mean log-likelihood of rows; `log_likelihood` also returns its error.
 
         Parameters
         ----------
@@ -129,13 +129,13 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def _free(self, rows: NDArray[np.int8]) -> NDArray[np.float64]:
-        """The logarithm of the sum of exp(log-potential) over hidden units."""
+        """Return the logarithm of the sum of exp(log-potential) over hidden units."""
         raise NotImplementedError
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.int8]:
         """Draw rows from the model.
 
-        Draws are independent where exact sampling fits. Otherwise they are states of chains, 10
+        Draws are independent if exact sampling is possible. Otherwise they are states of chains, 10
         sweeps apart.
 
         Parameters
@@ -143,7 +143,7 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_samples : int, default 1
             Number of rows.
         random_state : int, RandomState or None, optional
-            Fixes the draws.
+            Seed or generator of the draws.
 
         Returns
         -------
@@ -182,23 +182,23 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
     """A pairwise model of all pairs of binary columns.
 
-    log p(s) = sum of h_i s_i + sum of J_ij s_i s_j - log Z, where s_i is +1 where the cell is above
-    the threshold and -1 elsewhere.
+    log p(s) = sum of h_i s_i + sum of J_ij s_i s_j - log Z, where s_i is +1 if the cell is above
+    the threshold and -1 otherwise.
 
     Parameters
     ----------
     method : {"pcd", "cd", "pseudo", "exact"}, default "pcd"
-        How it is learned, as in `mg.learn`.
+        The learning method, as in `mg.learn`.
     steps : int, default 500
-        Gradient steps at most.
+        Maximum number of gradient steps.
     l2 : float, default 0.001
-        The penalty l2 / 2 * value**2.
+        Coefficient of the penalty l2 / 2 * value**2.
     threshold : float, default 0.5
         Cells above it are 1, others 0.
     log_z_time : str or float, default "10s"
-        A limit for log Z, where it is sampled.
+        Time limit for log Z, if it is sampled.
     random_state : int, RandomState or None, default None
-        Fixes every draw.
+        Seed or generator of all random draws.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
     field_ : array
         [column] h.
     log_z_, log_z_error_ : float
-        Log Z and its standard error, 0 where exact.
+        Log Z and its standard error, which is 0 if log Z is exact.
     graph_ : FactorGraph
         The model.
 
@@ -295,24 +295,24 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
 
 @checked(LearnError, init=False)
 class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # type: ignore[misc]
-    """Binary columns that depend on each other through hidden units.
+    """A model of binary columns that depend on each other through hidden units.
 
     Parameters
     ----------
     n_components : int, default 16
         The number of hidden units.
     method : {"pcd", "cd", "exact"}, default "pcd"
-        How it is learned, as in `mg.learn`.
+        The learning method, as in `mg.learn`.
     steps : int, default 500
-        Gradient steps at most.
+        Maximum number of gradient steps.
     l2 : float, default 0.001
-        The penalty l2 / 2 * value**2.
+        Coefficient of the penalty l2 / 2 * value**2.
     threshold : float, default 0.5
         Cells above it are 1, others 0.
     log_z_time : str or float, default "10s"
-        A limit for log Z, where it is sampled.
+        Time limit for log Z, if it is sampled.
     random_state : int, RandomState or None, default None
-        Fixes every draw.
+        Seed or generator of all random draws.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
     field_, hidden_field_ : array
         Fields of columns and of hidden units.
     log_z_, log_z_error_ : float
-        Log Z and its standard error, 0 where exact.
+        Log Z and its standard error, which is 0 if log Z is exact.
     graph_ : FactorGraph
         The model: columns first, then hidden units.
 
@@ -379,7 +379,7 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         start = _NOISE * random.standard_normal((hidden, count)) + _principal(rows, share, hidden)
         field = np.zeros((count + hidden, 2))
         field[:count, 1] = np.log(share / (1.0 - share))
-        field[count:, 1] = -2.0 * (start @ (2.0 * share - 1.0))  # half of them 1 at the mean
+        field[count:, 1] = -2.0 * (start @ (2.0 * share - 1.0))  # probability 1/2 at the mean
         units = Unary(np.arange(count + hidden), field, name="field")
         pairs = Ising(i, count + j, start.ravel(), name="coupling")
         self._fit(FactorGraph([2] * (count + hidden), [units, pairs]), rows)
@@ -428,7 +428,7 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
 def _principal(
     rows: NDArray[np.int8], share: NDArray[np.float64], hidden: int
 ) -> NDArray[np.float64]:
-    """[hidden, column] couplings to the directions in which standardized columns vary most.
+    """Return [hidden, column] couplings to the principal directions of standardized columns.
 
     A Gaussian hidden unit of strength sqrt(1 - 1 / v) gives its direction the variance v.
     Directions get 0 if independent columns could have their variance (Marchenko-Pastur).

@@ -1,4 +1,4 @@
-"""Tables as estimators take them: frames, arrays and sparse matrices, and results of their type."""
+"""Tables for estimators: frames, arrays and sparse matrices, and results of their type."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CELL_BYTES = 24
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A table that was given, as columns, and how to make one of the same type."""
+    """A given table as columns, and the conversion of results to its type."""
 
     original: Any
     columns: dict[str, NDArray[Any]]  # missing cells are None
@@ -59,7 +59,7 @@ class Given:
         return len(next(iter(self.columns.values())))
 
     def with_cells(self, cells: Mapping[str, tuple[NDArray[np.int64], Any]]) -> Any:
-        """A copy with other entries in some rows of some columns, of the type that was given."""
+        """Return a copy of the given table with other entries in some rows of some columns."""
         if has_columns(self.original):
             names = dict(zip(self.columns, names_of(self.original), strict=True))
             return with_cells(self.original, {names[key]: one for key, one in cells.items()})
@@ -74,18 +74,18 @@ class Given:
 
 
 def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa: N803
-    """The columns of a table, checked as scikit-learn checks tables.
+    """Return the columns of a table, after the checks of scikit-learn.
 
     Parameters
     ----------
     estimator
-        Whose `n_features_in_` and `feature_names_in_` are set or compared.
+        The estimator whose `n_features_in_` and `feature_names_in_` are set or compared.
     X
         A frame, an array or a sparse matrix; cells of any type, missing ones included.
     reset
-        Whether this is the table that the estimator is fitted to.
+        Whether the estimator is being fitted to this table.
     least
-        The fewest rows.
+        The minimum number of rows.
     """
     names = _names(X)
     if names is not None:
@@ -136,14 +136,14 @@ def _names(X: Any) -> list[Any] | None:  # noqa: N803
 def check_parameters(estimator: Any) -> None:
     """Compare the parameters of an estimator with the annotations of its constructor.
 
-    scikit-learn wants this done by `fit`, and not by the constructor.
+    scikit-learn requires `fit` to do this, not the constructor.
     """
     kind = type(estimator)
     Check(kind.__init__, LearnError, kind.__name__)((estimator,), estimator.get_params(deep=False))
 
 
 def random_of(random_state: Any) -> np.random.RandomState:
-    """The generator that a `random_state` means.
+    """Return the generator of a `random_state`.
 
     >>> random_of(3).randint(9)
     8
@@ -167,6 +167,6 @@ def numbers_of(estimator: Any, X: Any, reset: bool) -> NDArray[np.float64]:  # n
 
 
 def keys_of(estimator: Any) -> list[str]:
-    """The columns of the table that an estimator was fitted to: its names, or x0, x1 and so on."""
+    """Return the columns of the table that was fitted: its names, or x0, x1 and so on."""
     names = getattr(estimator, "feature_names_in_", None)
     return [f"x{k}" for k in range(estimator.n_features_in_)] if names is None else list(names)

@@ -1,4 +1,4 @@
-"""`mg.repair` as a transformer."""
+"""The transformer `TableRepairer`: `mg.repair` for scikit-learn."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     constraints : str or list of str, optional
         Rules, as in `mg.repair`.
     labels : mapping, optional
-        True values of some rows of the table that is fitted, as in `mg.repair`. The columns of an
-        array are called x0, x1 and so on.
+        True values of some rows of the fitted table, as in `mg.repair`. The columns of an array are
+        called x0, x1 and so on.
     automatic : bool, default True
-        Whether columns that predict other columns are found and used.
+        Whether to find and use columns that predict other columns.
     certainty : float, default 0.5
-        A cell is changed if another value is at least so probable.
+        A cell is changed if another value has at least this probability.
     missing : sequence, default ("",)
         Entries that mean a missing cell, in addition to None and NaN.
     random_state : int, default 0
-        Fixes which cells weights are learned from.
+        Seed that selects the cells from which weights are learned.
 
     Attributes
     ----------
     model_ : object
-        Counts and weights.
+        The learned counts and weights.
     n_features_in_ : int
         The number of columns.
 
@@ -109,12 +109,12 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return from_columns(list(given.columns), columns, "X", self.missing)
 
     def repairs(self, X: Any) -> RepairedTable:  # noqa: N803
-        """The repair of a table: which cells, from what to what, how certain.
+        """Repair a table: find the changed cells, with old and new values and probabilities.
 
         Parameters
         ----------
         X : frame, array or sparse matrix
-            The table that was fitted, or other rows with the same columns.
+            The fitted table, or other rows with the same columns.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return answered(self.model_, frame, table, known, self.certainty)
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """The repaired table, of the type of `X`.
+        """Return the repaired table, of the type of `X`.
 
         Parameters
         ----------
@@ -161,6 +161,6 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         check_is_fitted(self)
         return np.array(self.table_.names, dtype=object)
