@@ -285,11 +285,11 @@ class Temperatures:
         low = -1.0 if overlap.min(initial=0.0) < 0.0 else 0.0
         if bins is not None and bins < 1:
             raise SampleError(f"overlap_distribution: bins must be at least 1, got {bins!r}")
-        between = _between_overlaps(self.variables, low) if bins is None else None
-        count = bins if between is None else len(between) - 1
+        between = _between_overlaps(self.variables, low)
+        count = len(between) - 1 if bins is None else bins
         what = f"overlap_distribution: {count:,} bins of {overlap.size:,} overlaps"
         memory.require(8 * count * (overlap.size + 4), what, "use fewer bins")
-        edges = np.linspace(low, 1.0, count + 1) if between is None else between
+        edges = between if bins is None else np.linspace(low, 1.0, count + 1)
         place = np.clip(np.searchsorted(edges, overlap, side="right") - 1, 0, count - 1)
         inside = (place[..., None] == np.arange(count)).astype(np.float64)
         width = np.diff(edges)
