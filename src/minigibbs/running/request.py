@@ -18,7 +18,6 @@ from minigibbs.exact.support import Support, forbidding
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.random import SEEDED
-from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.result import OWN_SCAN
 from minigibbs.results.run import Run
@@ -281,7 +280,7 @@ class Options:
 
 
 def _most_records(numbers: int, few: bool) -> int:
-    """Return the most records of a chain if `thin` is not given; `numbers` are those of a record."""
+    """Return the most records of a chain by default; `numbers` are those of one record."""
     if few:
         return DEFAULT_RECORDS
     return min(max(_MOST_SERIES // (8 * numbers), DEFAULT_RECORDS), _MOST_RECORDS)
