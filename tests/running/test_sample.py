@@ -377,6 +377,34 @@ def test_length_and_thinning(options, thin, records):
     assert run.record_updates.tolist() == [thin * (k + 1) for k in range(records)]
 
 
+@pytest.mark.parametrize(
+    ("options", "records"),
+    [
+        ({}, 5_000),  # records of a few numbers: one per sweep
+        ({"observe": {"first": lambda x: x[0]}}, 5_000),  # few variables: cheap to measure
+        ({"record": ("marginals", "draws", "energy")}, 1_000),
+        ({"reference": [np.full(k, 1 / k) for k in ZOO["potts"].sizes]}, 1_000),
+    ],
+    ids=["energies", "observables", "draws", "reference"],
+)
+def test_errors_of_longer_runs_keep_shrinking(options, records):
+    """Without draws there are more than 1,000 records, so that their errors shrink."""
+    options = {"record": ("marginals", "energy"), **options}
+    run = mg.sample(ZOO["potts"], sweeps=5_000, chains=2, seed=1, progress=False, **options)
+    assert len(run.record_updates) == records
+    if "observe" in options:
+        assert run.observables["first"].series.shape == (2, records)
+
+
+def test_records_are_rare_where_observables_cost_more_than_updates():
+    """4 ns per update and 15 ns per variable and observable: at most one record per 19 sweeps."""
+    graph = mg.models.ising_lattice(side=8, beta=0.3)
+    run = mg.sample(
+        graph, sweeps=3_000, chains=64, seed=1, progress=False, observe={"m": "magnetization"}
+    )
+    assert len(run.record_updates) == 1_000
+
+
 def test_only_what_was_asked_for_is_recorded():
     run = sample(ZOO["potts"], updates=100, record="marginals")
     assert (run.kept_draws, run.energy, run.error) == (None, None, None)

@@ -20,6 +20,7 @@ from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.registry import chromatic_layout
 
 SHARE = 0.1  # largest share of a chain's time for its energies
+SHARE_OBSERVED = 0.2  # the same for its observables, beyond the first 1,000 records
 SHARE_UNTIL = 0.5  # the same for runs that continue until the energy's ESS is reached
 _MOST_UNTIL = 10  # most records between two energies in such runs
 _NEGLIGIBLE = 1e-17  # bound of the sum of omitted pairs, relative to the sum of |weight|
@@ -33,6 +34,7 @@ _CALL = 20_000.0  # overhead of the energy of an implicit group
 # The same in chromatic scans, whose updates and energies of pairs are cheaper.
 _COLOR_PAIR = 0.9
 _DEARER = 3.0  # how much more energies cost, relative to updates, in other layouts
+_MEASURE, _COLOR_MEASURE = 5.0, 15.0  # an observable, per variable, with one chain and with many
 _UNNOTICED = 2e6  # time of all energies of a chain that is always acceptable
 _SWEEP = 40.0  # approximate cost of an update of samplers of whole sweeps
 _CACHE = 32e6  # bytes
@@ -143,3 +145,12 @@ def energy_every(
         return every
     one_fits = cost <= 2 * share * records * thin * update
     return max(records, 1) if one_fits else every
+
+
+def observing_every(graph: FactorGraph, sampler: Sampler, observables: int, colors: bool) -> int:
+    """Return the updates between two records whose observables take a fifth of the time."""
+    if not observables:
+        return 1
+    update = color_costs(graph, sampler)[1] if colors else update_cost(graph, sampler)
+    cost = (_COLOR_MEASURE if colors else _MEASURE) * observables * len(graph)
+    return math.ceil(cost / (SHARE_OBSERVED * max(update, 1.0)))

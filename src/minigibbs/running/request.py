@@ -18,12 +18,11 @@ from minigibbs.exact.support import Support, forbidding
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.random import SEEDED
-from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.result import OWN_SCAN
 from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.budget import SHARE, SHARE_UNTIL, energy_every
+from minigibbs.running.budget import SHARE, SHARE_UNTIL, energy_every, observing_every
 from minigibbs.running.plan import (
     CHROMATIC,
     CONTINUED,
@@ -48,7 +47,8 @@ WARMUP_SHARE = 4  # recorded updates per update of the default warm-up
 MOST_DISPERSED = 64  # most chains of which some begin at constant states
 _MOST_SERIES = 1 << 27  # most bytes of observables for which every record is stored
 _MOST_UNTIL = 16  # the same in values per record, for a run of unknown length
-DEFAULT_RECORDS = 1000  # most records if `thin` is not given
+DEFAULT_RECORDS = 1000  # most large or costly records if `thin` is not given
+_MOST_RECORDS = 100_000  # the same of records that are a few numbers
 
 
 @checked(SampleError)
@@ -65,7 +65,8 @@ class Record:
         converts them to -1 and +1.
     thin : int, optional
         Sweeps between two records, or updates if the length of the run is given in updates. By
-        default one sweep, or more so that there are at most 1,000 records per chain.
+        default one sweep, or more so that a chain has at most 1,000 records with draws, with all
+        temperatures, against a reference or on a GPU, and at most 100,000 otherwise.
     variables : iterable of int or str, optional
         The variables whose draws are recorded, by index or name. By default all. Draws then have
         shape [chain, draw, chosen variable], in this order; `run.drawn` has the indices.
@@ -189,14 +190,23 @@ class Options:
         updates = 0 if length is None else length * unit
         kept = frozenset(record.what)
         chosen = self.record is not DEFAULT_RECORD and record.what is not DEFAULT_RECORD
-        thin = self._thin(record, graph, length, unit, sweeps)
         rows = _rows(backend, record, chains)
+        observe = read_observe(self.observe)
+        width = sum(one.bind(graph).width for one in observe.values())
+        if record.thin is not None:
+            thin = int(record.thin) * unit
+        else:
+            few = "draws" in kept or reference is not None or record.temperatures
+            most = _most_records(rows * (width + 1), few or not backend.in_threads)
+            least = observing_every(graph, sampler, len(observe), scan == CHROMATIC)
+            sweep = max(graph.free, 1)
+            thin = _thin(None if length is None else updates, sweep, most, least)
+            thin = -(-thin // sweep) * sweep if sweeps else thin
         every = 1
         if not chosen and (backend.in_threads or scan == CHROMATIC):
             share = SHARE_UNTIL if length is None else SHARE
             records = None if length is None else updates // thin
             every = energy_every(graph, sampler, thin, records, share, scan == CHROMATIC)
-        observe = read_observe(self.observe)
         if reference is not None and "marginals" not in kept:
             raise SampleError('a reference needs record to hold "marginals"')
         return Plan(
@@ -215,7 +225,7 @@ class Options:
             variables=_variables(record, graph),
             reference=None if reference is None else flat_reference(graph, reference),
             observe=observe,
-            series=_keeps_series(graph, observe, rows, None if length is None else updates // thin),
+            series=_keeps_series(width, rows, None if length is None else updates // thin),
             energy_every=every,
             temperatures=record.temperatures and graph.free > 0,
         )
@@ -268,16 +278,23 @@ class Options:
         if self.backend != "cpu" and not sampler.on_gpu:
             raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
 
-    @staticmethod
-    def _thin(
-        record: Record, graph: FactorGraph, length: int | None, unit: int, sweeps: bool
-    ) -> int:
-        """Return the updates between two records."""
-        if record.thin is not None:
-            return int(record.thin) * unit
-        sweep = max(graph.free, 1)
-        thin = sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
-        return -(-thin // sweep) * sweep if sweeps else thin
+
+def _most_records(numbers: int, few: bool) -> int:
+    """Return the most records of a chain by default; `numbers` are those of one record."""
+    if few:
+        return DEFAULT_RECORDS
+    return min(max(_MOST_SERIES // (8 * numbers), DEFAULT_RECORDS), _MOST_RECORDS)
+
+
+def _thin(updates: int | None, sweep: int, most: int, least: int) -> int:
+    """Return the default number of updates between two records.
+
+    There are up to 1,000 records, and up to `most` if they are at least `least` updates apart.
+    """
+    if updates is None:
+        return sweep
+    few, many = -(-updates // DEFAULT_RECORDS), -(-updates // most)
+    return max(sweep, min(few, max(many, least)))
 
 
 def _check_whole(
@@ -293,11 +310,8 @@ def _check_whole(
         )
 
 
-def _keeps_series(
-    graph: FactorGraph, observe: Mapping[str, Observable], rows: int, records: int | None
-) -> bool:
+def _keeps_series(width: int, rows: int, records: int | None) -> bool:
     """Return whether every record of observables is stored; a first round's length is unknown."""
-    width = sum(one.bind(graph).width for one in observe.values())
     if records is None:
         return width <= _MOST_UNTIL
     return 8 * width * rows * records <= _MOST_SERIES

@@ -68,7 +68,8 @@ def sample(
     thin: Annotated[
         int | None,
         typer.Option(
-            help="Sweeps between two records; updates with --updates [1,000 records per chain]."
+            help="Sweeps between two records; updates with --updates "
+            "[at most 100,000 records per chain, 1,000 with draws]."
         ),
     ] = None,
     record_chains: Annotated[

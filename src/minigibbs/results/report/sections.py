@@ -155,8 +155,8 @@ def traces(run: Run) -> Html:
         )
         picture = pictures.lines(updates, drawn, label, ends, lambda t: f"{t + 0.0:,.6g}")
         words = (
-            "Energy (minus the log-probability, up to a constant) of each chain. Chains that have "
-            "settled lie on top of each other and show no trend."
+            "Energy (minus the log-probability, up to a constant) of each chain. Traces of chains "
+            "that have converged overlap and show no trend."
         )
         parts.append(_figure(picture, _legend(run), words + _undrawn(run)))
     updates = run.record_updates.astype(np.float64)
