@@ -482,11 +482,11 @@ class EliminationTree:
 
     def turns(self) -> Iterator[Turn]:
         """Yield variables to draw and the tables they depend on, in this order, after `upward`."""
-        made, scopes = self._made, self.plan.scopes
+        made = self._made
         for step in reversed(self.plan.steps):
             if step.summed:
                 nodes = [node for node in (step.left, step.right) if node >= 0]
-                tables = [(scopes[node], made.logs(node)[0]) for node in nodes]
+                tables = [(made.scope(node), made.logs(node)[0]) for node in nodes]
                 yield Turn(step.summed, tables)
 
     def most_probable(self, states: NDArray[np.unsignedinteger]) -> None:
