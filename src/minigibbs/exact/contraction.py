@@ -250,6 +250,11 @@ class Contraction:
             table = self._host(self._node(node))
             return table if self.mode != SUM else np.log(table)
 
+    def unscaled(self, node: int) -> Numbers:
+        """Return the logarithms of a node's table, with its scale."""
+        logs = self.logs(node)
+        return logs + self._scale[node].reshape(-1, *[1] * (logs.ndim - 1))
+
     def _host(self, table: Any) -> Numbers:
         """Return a table in the memory of the processor."""
         return table if self._card is None else self._card.get(table)

@@ -11,7 +11,7 @@ the treewidth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +27,7 @@ from minigibbs.exact.device import FASTER, LAUNCHES, Card
 from minigibbs.exact.ordering import Order, refuse_dense
 from minigibbs.exact.passes import Passes, Written
 from minigibbs.exact.plan import Plan, make_plan
-from minigibbs.exact.preparation import prepared_plan
+from minigibbs.exact.preparation import plan_keeping, prepared_plan
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
@@ -283,12 +283,14 @@ class EliminationTree:
         joint: tuple[tuple[int, ...], ...] = (),
         card: Card | None = None,
         draws: bool = False,
+        kept: Sequence[int] = (),
     ) -> EliminationTree:
         """Return the tree of a graph; raise `TooLargeError` if its two passes need too much memory.
 
         Every set of variables in `joint` gets a leaf, and thus a joint marginal. With a card the
         limit is the memory of the card. A tree for draws sums few variables at a time, because
-        every draw evaluates the weights of all their joint values.
+        every draw evaluates the weights of all their joint values. Variables in `kept` are not
+        eliminated: `rest` has the tables that are left.
         """
         free = machine.available() if card is None else card.free()
         usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
@@ -297,7 +299,7 @@ class EliminationTree:
         objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
         if objects > max(budget, _SMALL_BUDGET):
             raise machine.too_large(objects, budget, "exact elimination", _MORE_MEMORY)
-        tree = cls.ordered(graph, max(budget / 8, 1.0), joint, draws)
+        tree = cls.ordered(graph, max(budget / 8, 1.0), joint, draws, kept)
         if tree.size > max(budget, _SMALL_BUDGET):
             raise machine.too_large(tree.size, budget, "exact elimination", _MORE_MEMORY)
         tree.card = card
@@ -310,6 +312,7 @@ class EliminationTree:
         most: float,
         joint: tuple[tuple[int, ...], ...] = (),
         draws: bool = False,
+        kept: Sequence[int] = (),
     ) -> EliminationTree:
         """Return the tree of a graph; `TooLargeError` for more than `most` entries of messages."""
         if graph.implicits and (graph.evidence == FREE).all():
@@ -326,7 +329,12 @@ class EliminationTree:
         else:
             sizes = np.where(whole.evidence == FREE, whole.sizes, 1).astype(np.int64)
         wanted = tuple(tuple(v for v in some if sizes[v] > 1) for some in joint)
-        order, plan, leaves = prepared_plan(graph, whole, sizes, wanted, most, draws)
+        if kept:
+            order, plan, leaves = plan_keeping(
+                whole, sizes, [v for v in kept if sizes[v] > 1], most
+            )
+        else:
+            order, plan, leaves = prepared_plan(graph, whole, sizes, wanted, most, draws)
         return cls(whole, order, plan, leaves, sizes, alive)
 
     @classmethod
@@ -397,6 +405,24 @@ class EliminationTree:
             tables = self._tables(written, weights)
             self.contraction = Contraction(self.plan, self.sizes, tables, LOGS, ranges)
             return constant + self.contraction.upward()
+
+    def rest(self) -> tuple[float, list[tuple[tuple[int, ...], Table]]]:
+        """Sum out all variables that are not kept; return a constant and tables of logarithms.
+
+        The logarithm of the sum is the constant plus the tables, in the order of their axes.
+        """
+        if not self.possible:
+            return -math.inf, []
+        constant, written = self._write()
+        tables = self._tables(written, {})
+        try:  # not a single product may be lost, so that there are no ranges
+            made = Contraction(self.plan, self.sizes, tables)
+            total = made.upward()
+        except UnderflowError:
+            made = Contraction(self.plan, self.sizes, tables, LOGS)
+            total = made.upward()
+        found = [(made.scope(node), made.unscaled(node)[0]) for node in self.plan.rest]
+        return constant + float(total[0]), found
 
     def flat_marginals(self) -> NDArray[np.float64]:
         """The marginals of all variables one behind the other, after `upward`.

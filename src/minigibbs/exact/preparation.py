@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,19 @@ def prepared_plan(
     if plan.made > most:
         refuse(order.width + 1, math.log2(plan.made), most)
     return order, plan, leaves
+
+
+def plan_keeping(
+    whole: FactorGraph, sizes: NDArray[np.int64], kept: Collection[int], most: float
+) -> tuple[Order, Plan, Leaves]:
+    """Return an order and a plan that sum out all variables but some."""
+    order = order_variables(sizes, _scopes(whole, sizes), most, kept=kept)
+    leaves = _leaves(whole, sizes, order, ())
+    settled = leaves.pop((), ())
+    plan = make_plan(order.variables, tuple(leaves), sizes, kept)
+    if plan.made > most:
+        refuse(order.width + 1, math.log2(plan.made), most)
+    return order, plan, (*leaves.values(), settled)
 
 
 def _order_of(plan: Plan, sizes: NDArray[np.int64]) -> Order:
