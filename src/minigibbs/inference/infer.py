@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.bounds import log_z_bounds
@@ -19,7 +20,7 @@ from minigibbs.graph.rounding import rounding_warning
 from minigibbs.graph.simple import lighter
 from minigibbs.inference.population import POPULATIONS, PopulationAnnealing, anneal
 from minigibbs.observables.reading import Observe, read_observe
-from minigibbs.results.answer import Answer
+from minigibbs.results.answer import Answer, best_of
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
 from minigibbs.results.verdict import LATE, advice_within_infer, ladder_warnings
@@ -371,7 +372,9 @@ def _sampled(
             f"the time was too short to sample this graph: {sweeps:.3g} sweeps of each chain were "
             "recorded beyond it, too few to tell how far from the truth they are; give more time"
         )
-    beyond = None if ladder is None or run.interrupted else _beyond_bounds(graph, ladder, watch)
+    beyond = None
+    if ladder is not None and not run.interrupted:
+        beyond = _beyond_bounds(graph, ladder, best_of(graph, tempered), watch)
     if beyond is not None:
         warnings.append(beyond)
     return Answer(
@@ -392,7 +395,9 @@ def _sampled(
     )
 
 
-def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | None:
+def _beyond_bounds(
+    graph: FactorGraph, ladder: Ladder, state: NDArray[Any] | None, watch: Watch
+) -> str | None:
     """Return a warning if log Z is outside its proven bounds: the ladder missed modes.
 
     Bounds are computed for graphs with few factors, in a twentieth of the time that was spent.
@@ -401,7 +406,7 @@ def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | No
         return None
     watch.extend(max(_LEAST_BOUNDING, 0.05 * watch.spent))
     try:
-        lower, upper = log_z_bounds(graph, entries=_ENTRIES)
+        lower, upper = log_z_bounds(graph, entries=_ENTRIES, state=state)
     except (StopError, TooLargeError):
         return None
     error = ladder.log_z_error

@@ -114,7 +114,8 @@ class Answer(Result):
         """Proven lower and upper bounds on log Z: `bounds.lower` and `bounds.upper`.
 
         For an exact answer both are log Z. For a sampled answer weighted mini-buckets are computed
-        on first use, with tables of up to 65,536 entries; see `mg.theory.log_z_bounds`.
+        on first use, with tables of up to 65,536 entries, and log Z with some variables fixed at
+        the values of the best state found; see `mg.theory.log_z_bounds`.
 
         Examples
         --------
@@ -128,7 +129,7 @@ class Answer(Result):
             return Bounds(self.log_z, self.log_z)
         if self.graph is None:
             raise SampleError("files of answers do not keep the model: call mg.infer again")
-        return log_z_bounds(self.graph)
+        return log_z_bounds(self.graph, state=best_of(self.graph, self.run))
 
     def joint(self, *variables: int | str) -> NDArray[np.float64]:
         """Compute the exact joint marginal of some variables.
@@ -447,6 +448,14 @@ class Answer(Result):
         if self.clamped is not None:
             arrays["clamped"] = self.clamped
         files.write_arrays(path, header, arrays)
+
+
+def best_of(graph: FactorGraph, run: Run | None) -> NDArray[Any] | None:
+    """Return the most probable of the last states of a run, or None."""
+    if run is None or run.state is None:
+        return None
+    states = run.state.astype(np.int64)
+    return states[int(np.argmax([graph.log_potential(state) for state in states]))]  # type: ignore[no-any-return]
 
 
 def load(path: str | os.PathLike[str]) -> Answer:
