@@ -253,6 +253,13 @@ def possible(tree: EliminationTree) -> float:
     return log_z
 
 
+def budget_of(memory: float | None, card: Card | None = None) -> float:
+    """Return the bytes that an exact answer may use; `memory` is the limit of the call, if any."""
+    free = machine.available() if card is None else card.free()
+    usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
+    return usual if memory is None else min(memory, free)
+
+
 class Turn(NamedTuple):
     """Variables that are drawn together given earlier ones, and the tables they depend on."""
 
@@ -292,9 +299,7 @@ class EliminationTree:
         every draw evaluates the weights of all their joint values. Variables in `kept` are not
         eliminated: `rest` has the tables that are left.
         """
-        free = machine.available() if card is None else card.free()
-        usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
-        budget = usual if memory is None else min(memory, free)
+        budget = budget_of(memory, card)
         stored = sum(len(one) for one in graph.factors if not isinstance(one, Implicit))
         objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
         if objects > max(budget, _SMALL_BUDGET):
@@ -346,8 +351,15 @@ class EliminationTree:
     @cached_property
     def size(self) -> float:
         """Bytes that the two passes need: all tables, and temporary copies."""
-        working = max(_WORKING * self.plan.largest, _WRITTEN * self.plan.largest_leaf)
-        return 8.0 * (self.plan.entries + working)
+        return max(
+            self.bytes(self.plan.entries, self.plan.largest),
+            8.0 * (self.plan.entries + _WRITTEN * self.plan.largest_leaf),
+        )
+
+    @staticmethod
+    def bytes(entries: float, largest: float) -> float:
+        """Bytes of tables with some entries in all, and of copies of the largest one."""
+        return 8.0 * (entries + _WORKING * largest)
 
     def reserved(self) -> AbstractContextManager[None]:
         """Reserve the memory of the two passes; raise `TooLargeError` if it is not available."""
