@@ -14,6 +14,7 @@ BENCHMARKS = [
     "conditional",
     "real",
     "uai",
+    "uai2014",
     "uai2022",
     "scale",
     "clusters",

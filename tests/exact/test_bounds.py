@@ -31,7 +31,8 @@ def test_no_bound_is_violated():
         graph = random_model(rng)
         log_z = mg.log_partition(graph)
         for entries in (1, 4, 16, 1 << 16):
-            bounds = mg.theory.log_z_bounds(graph, entries)
+            state = None if rng.random() < 0.5 else rng.integers(0, graph.sizes)
+            bounds = mg.theory.log_z_bounds(graph, entries, state=state)
             assert bounds.lower <= log_z <= bounds.upper, entries
 
 
@@ -52,6 +53,32 @@ def test_larger_tables_are_tighter():
         assert lower < log_z < upper
         gaps.append(upper - lower)
     assert gaps[0] > gaps[1] > gaps[2]
+
+
+def test_fixed_variables_bound_log_z_from_below():
+    """Mini-buckets alone give lower bounds that are far too low for strong couplings.
+
+    The sum over fewer states is at least the weight of the given state, and larger tables fix fewer
+    variables.
+    """
+    graph = mg.models.spin_glass(8, beta=2.0, dimensions=2, periodic=False, seed=3)
+    state = mg.maximize(graph, rounds=50, seed=1, progress=False).state
+    log_z, gaps = mg.log_partition(graph), []
+    for entries in (1, 16, 1 << 8):
+        lower = mg.theory.log_z_bounds(graph, entries, state=state).lower
+        assert graph.log_potential(state) - 1e-6 <= lower <= log_z
+        gaps.append(log_z - lower)
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[1] < 0.1 * log_z
+    decoded = mg.theory.log_z_bounds(graph, 16).lower
+    assert log_z - 0.2 * log_z < decoded <= log_z
+
+
+@pytest.mark.parametrize("wrong", [[0], [0, 2], [0, -1], [0.5, 0.0], "ab"])
+def test_states_have_an_index_per_variable(wrong):
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    with pytest.raises(mg.SampleError, match="state"):
+        mg.theory.log_z_bounds(graph, state=wrong)
 
 
 def test_a_model_without_a_possible_state():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.exact import passes
+from minigibbs.exact import contraction, passes
 from minigibbs.exact.contraction import SUM, Contraction
 from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.exact.passes import Passes
@@ -101,3 +101,27 @@ def test_long_chains_look_at_the_clock():
     assert max(last - first for first, last, _ in runs) <= passes._STEPS
     assert runs[0][0] == 0
     assert runs[-1][1] == 5000
+
+
+def test_large_tables_are_permuted_once(monkeypatch):
+    """Of the three products with a table, the first permutes its axes, and the others do not."""
+    monkeypatch.setattr(passes, "_BITS", 4.0)
+    monkeypatch.setattr(contraction, "_COLUMNS", 16)
+    copied = []
+    permuted = contraction._permuted
+
+    def counted(scope, table, wanted):
+        copied.append(table.size)
+        return permuted(scope, table, wanted)
+
+    monkeypatch.setattr(contraction, "_permuted", counted)
+    graph = grid(9, 8)
+    tree = EliminationTree.of(graph)
+    answer, log_z = exact_answer(tree)
+    large = sum(len(scope) > 4 for scope in tree.plan.scopes[tree.plan.leaves :])
+    assert large > 20
+    assert sum(size > 16 for size in copied) <= 2 * large  # once up, and once down
+    monkeypatch.setattr(passes, "_BITS", 14.0)
+    plain, other = exact_answer(EliminationTree.of(graph))
+    assert log_z == pytest.approx(other, rel=1e-12)
+    np.testing.assert_allclose(answer, plain, rtol=1e-11)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.exact import elimination, rotation
+from minigibbs.exact import preparation, rotation
 from minigibbs.exact.contraction import Contraction, multiply_logs
 from minigibbs.exact.elimination import EliminationTree
 from minigibbs.exact.plan import make_plan, natural_scope, plan_of_tree, tree_scopes
-from minigibbs.exact.rotation import rotated
+from minigibbs.exact.rotation import Rotation
 from minigibbs.system.watch import Watch
 
 
@@ -50,7 +50,7 @@ def test_a_rotated_plan_gives_the_same_answers(monkeypatch, seed):
     search._round(0.1, 0.1, 5_000)  # an arbitrary tree, far from the best
     random = plan_of_tree(scopes, search.children.tolist(), sizes)
     assert random.steps != plan.steps
-    for other in (random, rotated(plan, sizes, math.inf)):
+    for other in (random, Rotation(plan, sizes, math.inf).use()):
         summed = sorted(v for step in other.steps for v in step.summed)
         assert summed == list(range(14))
         before, after = answers(plan, sizes, tables), answers(other, sizes, tables)
@@ -132,8 +132,37 @@ def test_a_short_time_limit_shortens_the_search(monkeypatch):
     assert 0 < sum(trials) < long / 2
 
 
+def test_a_plan_becomes_faster_while_it_is_used(monkeypatch):
+    monkeypatch.setattr(rotation, "_LEAST_SECONDS", 0.0)
+    graph = random_pairs(180)
+    trees = [EliminationTree.of(graph, 16e9) for _ in range(20)]
+    seconds = [tree.plan.seconds for tree in trees]
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[-1] < 0.8 * seconds[0]
+    made = Rotation(trees[0].plan, trees[0].sizes, 2e9)
+    assert [made.use().seconds for _ in range(3)][-1] <= seconds[0]
+
+
+def test_other_evidence_uses_the_improved_tree(monkeypatch):
+    searched = []
+    run = rotation._Search.run
+
+    def noted(self, uses):
+        run(self, uses)
+        searched.append((uses, self.seconds))
+
+    monkeypatch.setattr(rotation._Search, "run", noted)
+    monkeypatch.setattr(rotation, "_LEAST_SECONDS", 0.0)
+    graph = random_pairs(180)
+    first = EliminationTree.of(graph, 16e9)
+    others = [EliminationTree.of(graph.condition({v: 1}), 16e9) for v in range(6)]
+    assert [uses for uses, _ in searched] == list(range(1, 8))  # one search for all of them
+    assert searched[-1][1] <= searched[0][1]
+    assert all(other.plan.seconds <= 1.25 * first.plan.seconds for other in others)
+
+
 def test_trees_for_draws_sum_few_variables_at_a_time(monkeypatch):
-    monkeypatch.setattr(elimination, "rotated", None)
+    monkeypatch.setattr(preparation.Rotation, "use", None)
     tree = EliminationTree.of(mg.models.ising_lattice(12, 0.3, periodic=False), draws=True)
     assert max(len(step.summed) for step in tree.plan.steps) <= 12
 

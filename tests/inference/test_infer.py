@@ -70,7 +70,7 @@ def test_log_z_outside_its_proven_bounds_is_warned_of(shift, warned):
     graph = mg.models.ising_lattice(side=5, beta=0.3)
     ladder = SimpleNamespace(log_z=mg.infer(graph).log_z + shift, log_z_error=0.1)
     with Watch(10.0) as watch:
-        text = inference._beyond_bounds(graph, ladder, watch)
+        text = inference._beyond_bounds(graph, ladder, None, watch)
     assert (text is not None) == warned
     assert not warned or "proven bounds" in text
 

@@ -9,13 +9,16 @@ the sum of the product. With one weight above 1, negative others and a sum of 1,
 For upper bounds, each group of a variable is multiplied by a function of that variable, so that all
 groups get the same mean (moment matching). The product of these functions is 1. This tightens the
 bounds.
+
+Another lower bound is log Z of the graph with some variables fixed at their values in a probable
+state, because its sum is over fewer states. Variables are fixed where tables would be too large.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
 _ENTRIES = 1 << 16  # per table
+_DECODED = 1 << 10  # entries per table of the messages that choose a state
 _NEGATIVE = -0.05  # weight of every group after the first, in lower bounds
 
 
@@ -61,9 +65,15 @@ class Bounds(NamedTuple):
 
 @checked(SampleError)
 def log_z_bounds(
-    graph: FactorGraph, entries: int = _ENTRIES, order: Sequence[int] | None = None
+    graph: FactorGraph,
+    entries: int = _ENTRIES,
+    order: Sequence[int] | None = None,
+    state: Sequence[int] | NDArray[Any] | None = None,
 ) -> Bounds:
     """Compute proven lower and upper bounds on log Z, by weighted mini-buckets.
+
+    The lower bound is the better of two: mini-buckets with negative weights, and log Z with some
+    variables fixed at their values in a probable state.
 
     Parameters
     ----------
@@ -73,6 +83,9 @@ def log_z_bounds(
         Largest number of entries of a table; more entries give tighter bounds and take longer.
     order : sequence of int or None, default None
         The order of elimination; by default greedy, by the sizes of tables.
+    state : sequence of int or None, default None
+        Values of all variables, as indices. The more probable the state, the better the lower
+        bound. By default mini-buckets with small tables choose it.
 
     Returns
     -------
@@ -93,16 +106,92 @@ def log_z_bounds(
         raise SampleError(
             f"order must hold each variable, 0 to {len(graph) - 1}, once; got {len(order)} entries"
         )
+    if state is not None and not possible_state(graph, state):
+        raise SampleError(f"state must hold a value of each of {len(graph)} variables, as indices")
     constant, costs = cost_functions(graph)
     parts = [Part(scope, -table) for scope, table in costs]
     sizes = graph.sizes.tolist()
     chosen = _greedy(parts, sizes) if order is None else list(order)
     upper = constant + _eliminate(parts, sizes, chosen, entries, upper=True)
     lower = constant + _eliminate(parts, sizes, chosen, entries, upper=False)
+    if state is None:
+        state = _decoded(parts, sizes, chosen, min(entries, _DECODED))
+    lower = max(lower, constant + _fixed(parts, sizes, np.asarray(state).tolist(), entries))
     if upper == -math.inf:
         return Bounds(-math.inf, -math.inf)
     margin = 1e-9 * (1.0 + abs(constant) + abs(upper))  # rounding of sums
     return Bounds(lower - margin, upper + margin)
+
+
+def possible_state(graph: FactorGraph, state: Any) -> bool:
+    """Return whether a state has an index of a value for each variable."""
+    values = np.asarray(state)
+    if values.shape != (len(graph),) or values.dtype.kind not in "iu":
+        return False
+    return bool(((values >= 0) & (values < graph.sizes)).all())
+
+
+def _decoded(parts: list[Part], sizes: list[int], order: list[int], entries: int) -> list[int]:
+    """Choose a value of each variable, last one first, by the tables that mini-buckets give it."""
+    seen: list[tuple[int, list[Part]]] = []
+    _eliminate(parts, sizes, order, entries, upper=True, seen=seen)
+    state = [0] * len(sizes)
+    for v, own in reversed(seen):
+        scores = np.zeros(sizes[v])
+        for part in own:
+            scores = (
+                scores + part.logs[tuple(slice(None) if u == v else state[u] for u in part.scope)]
+            )
+        state[v] = int(scores.argmax())
+    return state
+
+
+def _fixed(parts: list[Part], sizes: list[int], state: list[int], entries: int) -> float:
+    """Return log Z with variables fixed where the table of every variable is too large."""
+    near: list[set[int]] = [set() for _ in sizes]
+    held: list[list[Part]] = [[] for _ in sizes]
+    for part in parts:
+        for v in part.scope:
+            near[v] |= set(part.scope) - {v}
+            held[v].append(part)
+    bits, limit = np.log2(sizes), math.log2(entries) + 1e-9
+    table = np.array([bits[v] + sum(bits[u] for u in near[v]) for v in range(len(sizes))])
+    total = sum(float(part.logs) for part in parts if not part.scope)
+    for _ in sizes:
+        current().check()
+        v = int(table.argmin())
+        fixed = table[v] > limit
+        if fixed:
+            v = max((u for u in range(len(sizes)) if table[u] < np.inf), key=lambda u: len(near[u]))
+        own, around = held[v], near[v]
+        for part in own:
+            for u in part.scope:
+                if u != v:
+                    held[u] = [one for one in held[u] if one is not part]
+        for u in around:
+            near[u].discard(v)
+            if not fixed:
+                near[u] |= around - {u}
+            table[u] = bits[u] + sum(bits[w] for w in near[u])
+        table[v] = np.inf
+        if fixed:
+            rest = [_sliced(part, v, state[v]) for part in own]
+        else:
+            scope = tuple(sorted({v, *(u for part in own for u in part.scope)}))
+            rest = [_power_sum(_product(scope, own, sizes), v, 1.0)]
+        for part in rest:
+            if not part.scope:
+                total += float(part.logs)
+            for u in part.scope:
+                held[u].append(part)
+    return total
+
+
+def _sliced(part: Part, v: int, value: int) -> Part:
+    """Return a table with a variable fixed at a value."""
+    axis = part.scope.index(v)
+    logs = np.asarray(part.logs.take(value, axis=axis))
+    return Part(tuple(u for u in part.scope if u != v), logs)
 
 
 def _greedy(parts: list[Part], sizes: list[int]) -> list[int]:
@@ -126,9 +215,14 @@ def _greedy(parts: list[Part], sizes: list[int]) -> list[int]:
 
 
 def _eliminate(
-    parts: list[Part], sizes: list[int], order: list[int], entries: int, upper: bool
+    parts: list[Part],
+    sizes: list[int],
+    order: list[int],
+    entries: int,
+    upper: bool,
+    seen: list[tuple[int, list[Part]]] | None = None,
 ) -> float:
-    """Eliminate all variables; return the bound."""
+    """Eliminate all variables; return the bound. `seen` gets the tables of each variable."""
     total, held = 0.0, dict[int, list[Part]]()
     rank = {v: k for k, v in enumerate(order)}
 
@@ -144,6 +238,8 @@ def _eliminate(
     for v in order:
         current().check()
         own = held.pop(v, [])
+        if seen is not None:
+            seen.append((v, own))
         if not own:
             total += math.log(sizes[v])
             continue

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ _THREADED_BLAS = 1 << 25  # the same for BLAS
 _SLOWNESS = (0.5, 20.0)  # within which machines are believed to be
 _TINY = 1 << 12  # products for which NumPy's own loops are fast enough
 _COLUMNS = 1 << 10  # entries that are copied with one table of places
+_STACKS = ((0, 1, 2), (0, 2, 1), (2, 0, 1), (1, 0, 2))  # axes of stacks of matrices for BLAS
 
 
 # choose(variables, rows, weights): the joint value of each row, given log-weights [row, value]
@@ -93,6 +94,7 @@ class Contraction:
         self._card = card if mode == SUM else None
         self.plan, self.sizes, self.mode, self._ranges = plan, sizes, mode, ranges
         self._sizes: list[int] = sizes.tolist()  # faster to look up one by one
+        self._scopes = list(plan.scopes)  # axes of every node, which `_arrange` permutes
         self._nodes: list[Numbers] = []
         self._low: list[float] = []  # lower bound of the logarithms of entries that are not 0
         self._scale: list[Numbers] = []  # [row] logarithm of the divisor of the leaves below
@@ -110,7 +112,37 @@ class Contraction:
 
     def _table(self, node: int) -> tuple[tuple[int, ...], Numbers, float]:
         """A node's scope, its numbers, and a lower bound of their logarithms."""
-        return self.plan.scopes[node], self._nodes[node], self._low[node]
+        return self._scopes[node], self._nodes[node], self._low[node]
+
+    def scope(self, node: int) -> tuple[int, ...]:
+        """Return the variables of a node in the order of its axes."""
+        return self._scopes[node]
+
+    def _replace(self, node: int, table: Numbers) -> None:
+        """Store the same numbers of a node in another order."""
+        self._nodes[node] = table
+
+    def _movable(self, node: int) -> bool:
+        """Return whether the axes of a node may be permuted; those of leaves may not."""
+        return node >= self.plan.leaves and self._node(node).size > _COLUMNS
+
+    def _arrange(self, step: Step) -> None:
+        """Permute the axes of two large tables so that all products of a step use them as they are.
+
+        The three products of a step, one upward and two downward, then copy no table.
+        """
+        if self.mode == LARGEST or self._card is not None or step.right < 0:
+            return
+        left, right = self._scopes[step.left], self._scopes[step.right]
+        both, rows, columns, depth = _groups(left, right, set(step.scope))
+        for node, groups in (
+            (step.left, (both, rows, depth)),
+            (step.right, (both, depth, columns)),
+        ):
+            scope, wanted = self._scopes[node], tuple(chain.from_iterable(groups))
+            if self._movable(node) and len(wanted) == len(scope) and not _stacked(scope, groups):
+                self._replace(node, _permuted(scope, self._node(node), wanted))
+                self._scopes[node] = wanted
 
     def _leaf(self, scope: tuple[int, ...], logs: Numbers) -> tuple[Numbers, float, Numbers]:
         """The numbers of a leaf, a lower bound of their logarithms, and their scale."""
@@ -133,9 +165,9 @@ class Contraction:
             return self._upward()
 
     def _upward(self) -> Numbers:
-        for step in self.plan.steps:
+        for number, step in enumerate(self.plan.steps):
             current().check()
-            out, low, scale = self._made(step)
+            out, low, scale = self._made(number)
             scale = scale + self._scale[step.left]
             if step.right >= 0:
                 scale = scale + self._scale[step.right]
@@ -145,10 +177,15 @@ class Contraction:
             total = total + self.logs(root) + self._scale[root]
         return total
 
-    def _made(self, step: Step) -> tuple[Numbers, float, Numbers]:
+    def _made(self, number: int) -> tuple[Numbers, float, Numbers]:
         """The product of a step, a lower bound of its logarithms, and its own scale."""
+        step = self.plan.steps[number]
+        self._arrange(step)
         right = None if step.right < 0 else self._table(step.right)
-        out, scale, low = self._product(self._table(step.left), right, step.scope)
+        left = self._table(step.left)
+        natural = natural_scope(left[0], () if right is None else right[0], set(step.scope))
+        self._scopes[self.plan.leaves + number] = natural
+        out, scale, low = self._product(left, right, natural)
         return out, low, scale
 
     def joints(self) -> Callable[[int], Numbers]:
@@ -177,24 +214,29 @@ class Contraction:
         self, step: Step, above: tuple[tuple[int, ...], Numbers, float]
     ) -> dict[int, tuple[tuple[int, ...], Numbers, float]]:
         """What the rest says of the nodes that a step multiplies."""
-        found = {}
-        for own, other in ((step.left, step.right), (step.right, step.left)):
-            if own >= 0:
-                beside = None if other < 0 else self._table(other)
-                found[own] = self._told(above, beside, self.plan.scopes[own])
-        return found
+        if step.right < 0:
+            return {step.left: above}
+        left, right = self._table(step.left), self._table(step.right)
+        scope, table = above[:2]
+        both, rows, columns, _ = _groups(left[0], right[0], set(scope))
+        large = self._card is None and table.size > _COLUMNS
+        if large and not _stacked(scope, (both, rows, columns)):  # for both products
+            wanted = (*both, *rows, *columns)
+            above = (wanted, _permuted(scope, table, wanted), above[2])
+        return {
+            step.left: self._told(above, right, left[0]),
+            step.right: self._told(above, left, right[0]),
+        }
 
     def _told(
         self,
         above: tuple[tuple[int, ...], Numbers, float],
-        beside: tuple[tuple[int, ...], Numbers, float] | None,
+        beside: tuple[tuple[int, ...], Numbers, float],
         wanted: tuple[int, ...],
     ) -> tuple[tuple[int, ...], Numbers, float]:
         """Return the message to one side of a step, over the variables on which it depends."""
-        known = set(above[0]) | (set() if beside is None else set(beside[0]))
+        known = set(above[0]) | set(beside[0])
         scope = tuple(v for v in wanted if v in known)
-        if beside is None:
-            return above
         left, right = above, beside
         if right[1].size > left[1].size:
             left, right = right, left
@@ -207,6 +249,11 @@ class Contraction:
         with np.errstate(divide="ignore"):
             table = self._host(self._node(node))
             return table if self.mode != SUM else np.log(table)
+
+    def unscaled(self, node: int) -> Numbers:
+        """Return the logarithms of a node's table, with its scale."""
+        logs = self.logs(node)
+        return logs + self._scale[node].reshape(-1, *[1] * (logs.ndim - 1))
 
     def _host(self, table: Any) -> Numbers:
         """Return a table in the memory of the processor."""
@@ -260,7 +307,7 @@ class Contraction:
     def _add_weights(
         self, node: int, summed: tuple[int, ...], states: NDArray[Any], weights: Numbers
     ) -> None:
-        scope = self.plan.scopes[node]
+        scope = self._scopes[node]
         index: list[Any] = [0 if len(self._node(node)) == 1 else np.arange(len(states))[:, None]]
         shape = [int(self.sizes[v]) for v in summed]
         places = dict(zip(summed, np.indices(shape).reshape(len(shape), -1), strict=True))
@@ -374,12 +421,8 @@ def multiply(
     left, a = _summed(left, a, kept | other)
     if b is None or right is None:
         return a
-    one = set(left)
-    right, b = _summed(right, b, kept | one)
-    both = tuple(v for v in left if v in other and v in kept)
-    depth = tuple(v for v in left if v in other and v not in kept)
-    rows = tuple(v for v in left if v not in other)
-    columns = tuple(v for v in right if v not in one)
+    right, b = _summed(right, b, kept | set(left))
+    both, rows, columns, depth = _groups(left, right, kept)
     first = _matrices(sizes, left, a, both, rows, depth)
     second = _matrices(sizes, right, b, both, depth, columns)
     out = _matmul(first, second)
@@ -405,12 +448,8 @@ def multiply_logs(
     left, a = _summed_logs(left, a, kept | other)
     if b is None or right is None:
         return a
-    one = set(left)
-    right, b = _summed_logs(right, b, kept | one)
-    both = tuple(v for v in left if v in other and v in kept)
-    depth = tuple(v for v in left if v in other and v not in kept)
-    rows = tuple(v for v in left if v not in other)
-    columns = tuple(v for v in right if v not in one)
+    right, b = _summed_logs(right, b, kept | set(left))
+    both, rows, columns, depth = _groups(left, right, kept)
     first = _matrices(sizes, left, a, both, rows, depth)
     second = _matrices(sizes, right, b, both, depth, columns)
     out = np.empty((max(len(a), len(b)), first.shape[1], first.shape[2], second.shape[3]))
@@ -497,15 +536,33 @@ def _matrices(
 ) -> Numbers:
     """Return a table as matrices [row of evidence, matrix, row, column], a view if possible."""
     shape = [math.prod(sizes[v] for v in some) for some in (both, rows, columns)]
-    if scope == (*both, *rows, *columns):
-        return table.reshape(len(table), *shape)
-    if scope == (*both, *columns, *rows):
-        return table.reshape(len(table), shape[0], shape[2], shape[1]).swapaxes(2, 3)
-    if scope == (*columns, *both, *rows):
-        return table.reshape(len(table), shape[2], shape[0], shape[1]).transpose(0, 2, 3, 1)
-    if scope == (*rows, *both, *columns):
-        return table.reshape(len(table), shape[1], shape[0], shape[2]).swapaxes(1, 2)
+    parts = (both, rows, columns)
+    for order in _STACKS:
+        if scope == tuple(chain.from_iterable(parts[k] for k in order)):
+            stack = table.reshape(len(table), *(shape[k] for k in order))
+            return stack.transpose(0, *(1 + order.index(k) for k in range(3)))
     return _permuted(scope, table, (*both, *rows, *columns)).reshape(len(table), *shape)
+
+
+def _groups(
+    left: tuple[int, ...], right: tuple[int, ...], kept: Set[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the matrices, the rows, the columns and the depth of a product of two tables.
+
+    Every variable of only one table is in the result.
+    """
+    one, other = set(left), set(right)
+    return (
+        tuple(v for v in left if v in other and v in kept),
+        tuple(v for v in left if v not in other),
+        tuple(v for v in right if v not in one),
+        tuple(v for v in left if v in other and v not in kept),
+    )
+
+
+def _stacked(scope: tuple[int, ...], groups: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether a table is a stack of matrices without a copy, given its three groups."""
+    return any(scope == tuple(chain.from_iterable(groups[k] for k in order)) for order in _STACKS)
 
 
 def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -> Numbers:

@@ -10,9 +10,8 @@ the treewidth.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,20 +24,13 @@ from numpy.typing import NDArray
 from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError, slowness
 from minigibbs.exact.device import FASTER, LAUNCHES, Card
-from minigibbs.exact.ordering import (
-    SEARCHED,
-    Order,
-    order_variables,
-    refuse,
-    refuse_dense,
-)
+from minigibbs.exact.ordering import Order, refuse_dense
 from minigibbs.exact.passes import Passes, Written
-from minigibbs.exact.plan import Plan, make_plan, plan_like
-from minigibbs.exact.rotation import rotated
+from minigibbs.exact.plan import Plan, make_plan
+from minigibbs.exact.preparation import plan_keeping, prepared_plan
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.prepared import shared
 from minigibbs.graph.pruning import prune
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.kernels.layout import EQUAL, TABLE
@@ -56,9 +48,6 @@ _FACTOR_BYTES = 300  # Python objects per factor
 _WRITTEN = 5  # arrays of a leaf's size while it is expanded
 _WORKING = 4  # arrays of the largest table's size while it is used
 _SMALL_BUDGET = 2**24  # bytes that are always allowed
-_ALIKE = 1.25  # largest ratio of predicted times at which a plan's tree is reused
-_MUCH_ALIKE = 0.75  # least share of a plan's variables that must be free to reuse its tree
-_ORDERS = 8  # plans cached for a graph and those derived from it
 _MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
 
@@ -264,6 +253,13 @@ def possible(tree: EliminationTree) -> float:
     return log_z
 
 
+def budget_of(memory: float | None, card: Card | None = None) -> float:
+    """Return the bytes that an exact answer may use; `memory` is the limit of the call, if any."""
+    free = machine.available() if card is None else card.free()
+    usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
+    return usual if memory is None else min(memory, free)
+
+
 class Turn(NamedTuple):
     """Variables that are drawn together given earlier ones, and the tables they depend on."""
 
@@ -294,21 +290,21 @@ class EliminationTree:
         joint: tuple[tuple[int, ...], ...] = (),
         card: Card | None = None,
         draws: bool = False,
+        kept: Sequence[int] = (),
     ) -> EliminationTree:
         """Return the tree of a graph; raise `TooLargeError` if its two passes need too much memory.
 
         Every set of variables in `joint` gets a leaf, and thus a joint marginal. With a card the
         limit is the memory of the card. A tree for draws sums few variables at a time, because
-        every draw evaluates the weights of all their joint values.
+        every draw evaluates the weights of all their joint values. Variables in `kept` are not
+        eliminated: `rest` has the tables that are left.
         """
-        free = machine.available() if card is None else card.free()
-        usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
-        budget = usual if memory is None else min(memory, free)
+        budget = budget_of(memory, card)
         stored = sum(len(one) for one in graph.factors if not isinstance(one, Implicit))
         objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
         if objects > max(budget, _SMALL_BUDGET):
             raise machine.too_large(objects, budget, "exact elimination", _MORE_MEMORY)
-        tree = cls.ordered(graph, max(budget / 8, 1.0), joint, draws)
+        tree = cls.ordered(graph, max(budget / 8, 1.0), joint, draws, kept)
         if tree.size > max(budget, _SMALL_BUDGET):
             raise machine.too_large(tree.size, budget, "exact elimination", _MORE_MEMORY)
         tree.card = card
@@ -321,6 +317,7 @@ class EliminationTree:
         most: float,
         joint: tuple[tuple[int, ...], ...] = (),
         draws: bool = False,
+        kept: Sequence[int] = (),
     ) -> EliminationTree:
         """Return the tree of a graph; `TooLargeError` for more than `most` entries of messages."""
         if graph.implicits and (graph.evidence == FREE).all():
@@ -337,7 +334,12 @@ class EliminationTree:
         else:
             sizes = np.where(whole.evidence == FREE, whole.sizes, 1).astype(np.int64)
         wanted = tuple(tuple(v for v in some if sizes[v] > 1) for some in joint)
-        order, plan, leaves = _prepared(graph, whole, sizes, wanted, most, draws)
+        if kept:
+            order, plan, leaves = plan_keeping(
+                whole, sizes, [v for v in kept if sizes[v] > 1], most
+            )
+        else:
+            order, plan, leaves = prepared_plan(graph, whole, sizes, wanted, most, draws)
         return cls(whole, order, plan, leaves, sizes, alive)
 
     @classmethod
@@ -349,8 +351,15 @@ class EliminationTree:
     @cached_property
     def size(self) -> float:
         """Bytes that the two passes need: all tables, and temporary copies."""
-        working = max(_WORKING * self.plan.largest, _WRITTEN * self.plan.largest_leaf)
-        return 8.0 * (self.plan.entries + working)
+        return max(
+            self.bytes(self.plan.entries, self.plan.largest),
+            8.0 * (self.plan.entries + _WRITTEN * self.plan.largest_leaf),
+        )
+
+    @staticmethod
+    def bytes(entries: float, largest: float) -> float:
+        """Bytes of tables with some entries in all, and of copies of the largest one."""
+        return 8.0 * (entries + _WORKING * largest)
 
     def reserved(self) -> AbstractContextManager[None]:
         """Reserve the memory of the two passes; raise `TooLargeError` if it is not available."""
@@ -408,6 +417,24 @@ class EliminationTree:
             tables = self._tables(written, weights)
             self.contraction = Contraction(self.plan, self.sizes, tables, LOGS, ranges)
             return constant + self.contraction.upward()
+
+    def rest(self) -> tuple[float, list[tuple[tuple[int, ...], Table]]]:
+        """Sum out all variables that are not kept; return a constant and tables of logarithms.
+
+        The logarithm of the sum is the constant plus the tables, in the order of their axes.
+        """
+        if not self.possible:
+            return -math.inf, []
+        constant, written = self._write()
+        tables = self._tables(written, {})
+        try:  # not a single product may be lost, so that there are no ranges
+            made = Contraction(self.plan, self.sizes, tables)
+            total = made.upward()
+        except UnderflowError:
+            made = Contraction(self.plan, self.sizes, tables, LOGS)
+            total = made.upward()
+        found = [(made.scope(node), made.unscaled(node)[0]) for node in self.plan.rest]
+        return constant + float(total[0]), found
 
     def flat_marginals(self) -> NDArray[np.float64]:
         """The marginals of all variables one behind the other, after `upward`.
@@ -482,11 +509,11 @@ class EliminationTree:
 
     def turns(self) -> Iterator[Turn]:
         """Yield variables to draw and the tables they depend on, in this order, after `upward`."""
-        made, scopes = self._made, self.plan.scopes
+        made = self._made
         for step in reversed(self.plan.steps):
             if step.summed:
                 nodes = [node for node in (step.left, step.right) if node >= 0]
-                tables = [(scopes[node], made.logs(node)[0]) for node in nodes]
+                tables = [(made.scope(node), made.logs(node)[0]) for node in nodes]
                 yield Turn(step.summed, tables)
 
     def most_probable(self, states: NDArray[np.unsignedinteger]) -> None:
@@ -605,102 +632,3 @@ def _drawn(weights: Table, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
     totals = np.exp(weights, out=weights).cumsum(axis=1)
     marked = uniform * totals[:, -1]
     return (totals[:, :-1] <= marked[:, None]).sum(axis=1)  # type: ignore[no-any-return]
-
-
-def _prepared(
-    graph: FactorGraph,
-    whole: FactorGraph,
-    sizes: NDArray[np.int64],
-    joint: tuple[tuple[int, ...], ...],
-    most: float,
-    draws: bool,
-) -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
-    """Return an order and a plan, computed once for all graphs that differ only in weights.
-
-    A graph with other evidence reuses the tree of products of the latest plan if it is nearly as
-    fast. Otherwise the search starts from the latest order.
-    """
-    model = whole.packed
-    digest = hashlib.blake2b(sizes.tobytes())
-    for array in (model.pair, model.slots["variable"], model.factors["scope_start"]):
-        digest.update(np.ascontiguousarray(array).tobytes())
-
-    def make() -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
-        latest = shared(graph, "latest order", (), list[Order])
-        plans = shared(graph, "latest plan", draws, list[Plan])
-        free = int(np.count_nonzero(sizes > 1))
-        if plans and free >= _MUCH_ALIKE * len(plans[0].leaf_of):
-            leaves = _leaves(whole, sizes, latest[0], joint)
-            settled = leaves.pop((), ())
-            plan = plan_like(plans[0], tuple(leaves), sizes)
-            fast = _ALIKE * plans[0].seconds
-            if plan is not None and plan.seconds <= fast and plan.made <= most:
-                return _order_of(plan, sizes), plan, (*leaves.values(), settled)
-        scopes = _scopes(whole, sizes) + [np.array([some], dtype=np.int32) for some in joint]
-        order = order_variables(sizes, scopes, most, latest[0] if latest else None)
-        if not latest or len(order.variables) > len(latest[0].variables):
-            latest[:] = [order]
-        leaves = _leaves(whole, sizes, order, joint)
-        settled = leaves.pop((), ())
-        plan = make_plan(order.variables, tuple(leaves), sizes)
-        if not draws and len(order.variables) <= SEARCHED:
-            plan = rotated(plan, sizes, most)
-        if not plans or len(plan.leaf_of) > len(plans[0].leaf_of):
-            plans[:] = [plan]
-        return order, plan, (*leaves.values(), settled)
-
-    key = (digest.digest(), joint, draws)
-    order, plan, leaves = shared(graph, "elimination", key, make, _ORDERS)
-    if plan.made > most:
-        refuse(order.width + 1, math.log2(plan.made), most)
-    return order, plan, leaves
-
-
-def _order_of(plan: Plan, sizes: NDArray[np.int64]) -> Order:
-    """Return the order in which a plan sums out variables."""
-    variables = tuple(v for step in plan.steps for v in step.summed)
-    cliques = [(*step.scope, *step.summed) for step in plan.steps]
-    products = sum(math.prod(sizes[list(clique)].tolist()) for clique in cliques)
-    width = max(map(len, cliques), default=1) - 1
-    return Order(variables, width, float(products), plan.made)
-
-
-def _leaves(
-    graph: FactorGraph,
-    sizes: NDArray[np.int64],
-    order: Order,
-    joint: tuple[tuple[int, ...], ...],
-) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Return the numbers of all factors by the variables that they depend on; pairs first."""
-    place = np.zeros(len(sizes), dtype=np.int64)
-    place[list(order.variables)] = np.arange(len(order.variables))
-    found: dict[tuple[int, ...], list[int]] = {}
-    model, rank = graph.packed, place.tolist()
-    wide = (sizes > 1).tolist()
-    scopes = model.pair.tolist()
-    slots = model.slots["variable"].tolist()
-    for first, last in zip(
-        model.factors["scope_start"].tolist(), model.factors["scope_end"].tolist(), strict=True
-    ):
-        scopes.append(slots[first:last])
-    lonely = dict.fromkeys(np.flatnonzero(sizes > 1).tolist())  # variables without factors
-    for number, scope in enumerate([*scopes, *joint]):
-        key = tuple(sorted({v for v in scope if wide[v]}, key=rank.__getitem__))
-        own = found.setdefault(key, [])
-        if number < len(scopes):
-            own.append(number)
-        for v in key:
-            lonely.pop(v, None)
-    return {key: tuple(numbers) for key, numbers in found.items()} | {(v,): () for v in lonely}
-
-
-def _scopes(graph: FactorGraph, sizes: NDArray[np.int64]) -> list[NDArray[np.int32]]:
-    """Return the scopes of all factors, with -1 for variables with one possible value."""
-    model, wide = graph.packed, sizes > 1
-    slots = np.where(wide[model.slots["variable"]], model.slots["variable"], -1)
-    arity = model.factors["scope_end"] - model.factors["scope_start"]
-    scopes = [np.where(wide[model.pair], model.pair, -1)]
-    for count in np.unique(arity):
-        start = model.factors["scope_start"][arity == count]
-        scopes.append(slots[start[:, None] + np.arange(count)])
-    return scopes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -69,6 +69,7 @@ def order_variables(
     scopes: Iterable[NDArray[np.int32]],
     most: float,
     known: Order | None = None,
+    kept: Collection[int] = (),
 ) -> Order:
     """Find a good elimination order.
 
@@ -82,6 +83,8 @@ def order_variables(
         Largest number of entries of all tables together.
     known
         A good order of a similar graph, such as one with other evidence.
+    kept
+        Variables that are not eliminated.
 
     Raises
     ------
@@ -98,10 +101,10 @@ def order_variables(
             refuse_dense(len(_neighbors(sizes, [some], most)), sizes, most)
     pairs = _neighbors(sizes, scopes, most)
     refuse_dense(len(pairs), sizes, most)
-    if len(members) <= SEARCHED:
+    if len(members) <= SEARCHED and not kept:
         found = _Search(members, pairs, bits, _SLACK * most, known).best
     else:
-        found = _listed(members, pairs, bits, _SLACK * most)
+        found = _listed(members, pairs, bits, _SLACK * most, kept)
     if found.entries > _SLACK * most:
         refuse(found.width + 1, math.log2(found.entries), most)
     return found
@@ -251,12 +254,16 @@ def _bits_of(row: NDArray[np.uint64]) -> list[int]:
 
 
 def _listed(
-    members: NDArray[np.intp], pairs: NDArray[np.int64], bits: NDArray[np.float64], most: float
+    members: NDArray[np.intp],
+    pairs: NDArray[np.int64],
+    bits: NDArray[np.float64],
+    most: float,
+    kept: Collection[int],
 ) -> Order:
     """Return the better of two orders of a large graph: by fill-in, and by number."""
     limit = math.log2(most) + _ROUNDING
     tried = [
-        _Elimination(members.tolist(), pairs, bits.tolist(), limit, by_fill=by_fill)
+        _Elimination(members.tolist(), pairs, bits.tolist(), limit, by_fill, kept)
         for by_fill in (True, False)
     ]
     best = min(tried, key=lambda one: (one.largest > limit, one.products))
@@ -310,7 +317,7 @@ def refuse(variables: int, bits: float, most: float) -> None:
 
 
 class _Elimination:
-    """Elimination of all variables, up to the first whose table is too large."""
+    """Elimination of all variables but some, up to the first whose table is too large."""
 
     def __init__(
         self,
@@ -319,12 +326,13 @@ class _Elimination:
         bits: list[float],
         limit: float,
         by_fill: bool,
+        kept: Collection[int],
     ) -> None:
         self.around: dict[int, set[int]] = {v: set() for v in variables}
         for a, b in pairs.tolist():
             self.around[a].add(b)
             self.around[b].add(a)
-        self.bits, self.limit, self.by_fill = bits, limit, by_fill
+        self.bits, self.limit, self.by_fill, self.kept = bits, limit, by_fill, set(kept)
         self.table = {v: bits[v] + sum(bits[u] for u in near) for v, near in self.around.items()}
         self.heap: list[tuple[float, float, int]] = []
         self.rank: dict[int, tuple[float, float]] = {}
@@ -381,6 +389,8 @@ class _Elimination:
         A variable whose table is too large comes last. Its missing edges are not counted, because
         it may have many neighbors.
         """
+        if v in self.kept:
+            return
         near, table = self.around[v], self.table[v]
         rank = (math.inf, table)
         if not self.by_fill:

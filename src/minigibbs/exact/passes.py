@@ -109,13 +109,23 @@ class Passes(Contraction):
         return self._scratch.numbers[at : at + math.prod(shape)].reshape(1, *shape)
 
     def _table(self, node: int) -> tuple[tuple[int, ...], Numbers, float]:
-        return self.plan.scopes[node], self._node(node), float(self._scratch.low[node])
+        return self._scopes[node], self._node(node), float(self._scratch.low[node])
+
+    def _replace(self, node: int, table: Numbers) -> None:
+        self._large[node] = table
+
+    def _movable(self, node: int) -> bool:
+        return node in self._large and super()._movable(node)
 
     def _keep(self, node: int, table: Numbers, low: float, scale: Numbers) -> None:
+        own, scope = self._scopes[node], self.plan.scopes[node]
         if self._flat.place[node] < 0:
             self._large[node] = table
-        else:
+        elif own == scope:
             self._node(node)[:] = table
+        else:  # compiled code needs the axes of the plan
+            self._node(node)[:] = table.transpose([0, *(1 + own.index(v) for v in scope)])
+            self._scopes[node] = scope
         self._scratch.low[node], self._scratch.scale[node] = low, scale[0]
 
     def _upward(self) -> Numbers:
@@ -126,7 +136,7 @@ class Passes(Contraction):
                 self._make(begin, end, down=False)
                 continue
             step = self.plan.steps[begin]
-            out, low, scale = self._made(step)
+            out, low, scale = self._made(begin)
             scale = scale + total[step.left] + (total[step.right] if step.right >= 0 else 0.0)
             self._keep(first + begin, out, low, scale)
         roots = np.array(self.plan.roots, dtype=np.int64)

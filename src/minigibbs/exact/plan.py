@@ -91,6 +91,12 @@ class Plan:
         """Entries of all products."""
         return self.entries - self.written
 
+    @property
+    def rest(self) -> list[int]:
+        """The nodes with variables that no step uses: tables over the variables that are kept."""
+        used = {node for step in self.steps for node in (step.left, step.right)}
+        return [node for node, scope in enumerate(self.scopes) if scope and node not in used]
+
     @cached_property
     def arrays(self) -> PlanArrays:
         """The nodes and steps as arrays."""
@@ -111,7 +117,10 @@ def _flattened(
 
 
 def make_plan(
-    order: Sequence[int], scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
+    order: Sequence[int],
+    scopes: Sequence[tuple[int, ...]],
+    sizes: NDArray[np.int64],
+    kept: Collection[int] = (),
 ) -> Plan:
     """Plan the products for an order of all variables that occur in the scopes.
 
@@ -123,8 +132,10 @@ def make_plan(
         The variables of each leaf; every variable of the order occurs in one.
     sizes
         Number of possible values of each variable.
+    kept
+        Variables of the scopes that are not in the order. Their tables are in `Plan.rest`.
     """
-    return _Planner(order, scopes, sizes).plan()
+    return _Planner(order, scopes, sizes, kept).plan()
 
 
 def plan_of_tree(
@@ -334,13 +345,20 @@ class _Item(NamedTuple):
     parts: tuple[frozenset[int], ...] = ()  # the scopes of both
 
 
+_KEPT = _Item(-1, frozenset())  # holds the variables that are not eliminated
+
+
 class _Planner:
     def __init__(
-        self, order: Sequence[int], scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
+        self,
+        order: Sequence[int],
+        scopes: Sequence[tuple[int, ...]],
+        sizes: NDArray[np.int64],
+        kept: Collection[int],
     ) -> None:
         self.order, self.made = order, _Tree(scopes, sizes)
         self.entries, self.cost = self.made.entries, self.made.cost
-        self.holders: dict[int, set[_Item]] = {v: set() for v in order}
+        self.holders: dict[int, set[_Item]] = {v: set() for v in order} | {v: {_KEPT} for v in kept}
         for number, scope in enumerate(scopes):
             self._hold(_Item(number, frozenset(scope)))
 
@@ -348,6 +366,8 @@ class _Planner:
         for variable in self.order:
             if self.holders[variable]:
                 self._eliminate(variable)
+        for item in {item for own in self.holders.values() for item in own if item is not _KEPT}:
+            self._now(item)
         return self.made.plan()
 
     def _eliminate(self, variable: int) -> None:

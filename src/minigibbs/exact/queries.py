@@ -1,4 +1,4 @@
-"""Exact queries: joint marginals, probabilities of evidence, mean log-potentials, MAP states."""
+"""Exact queries: joint marginals, probabilities of evidence, mean log-potentials, MAP values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import GraphError
 from minigibbs.exact.contraction import LARGEST
 from minigibbs.exact.elimination import EliminationTree, possible
+from minigibbs.graph.factors import Table
 from minigibbs.graph.graph import FactorGraph
 
 
@@ -44,6 +45,31 @@ def joint_marginal(
     places = np.ix_(*(tree.values(v) for v in variables))
     result[places] = table.reshape([int(tree.sizes[v]) for v in variables])
     return result
+
+
+def most_probable_values(
+    graph: FactorGraph, variables: Sequence[int], memory: float | None = None
+) -> tuple[list[int], float]:
+    """Return the most probable joint values of some variables, and the logarithm of their weight.
+
+    All other variables are summed out first. The tables that are left are those of a graph over the
+    given variables, which max-product elimination maximizes.
+
+    >>> import minigibbs as mg
+    >>> chain = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.5)])
+    >>> most_probable_values(chain.condition({0: 1}), (0, 2))[0]
+    [1, 1]
+    """
+    if len(set(variables)) != len(variables):
+        raise GraphError(f"a query needs different variables, got {list(variables)}")
+    tree = EliminationTree.of(graph, memory, kept=variables)
+    with tree.reserved():
+        constant, tables = tree.rest()
+    place = {v: k for k, v in enumerate(variables)}
+    groups = [Table([[place[v] for v in scope]], logs) for scope, logs in tables]
+    state, weight = best_state(FactorGraph(tree.sizes[list(variables)], groups), memory)
+    found = [int(tree.values(v)[k]) for v, k in zip(variables, state.tolist(), strict=True)]
+    return found, constant + weight
 
 
 def log_evidence(

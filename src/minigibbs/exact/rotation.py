@@ -12,6 +12,7 @@ rotations, not in seconds, so that the same graph always gets the same plan.
 from __future__ import annotations
 
 import math
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ _LEAST_SECONDS = 0.05  # predicted for a plan that is worth a search
 _PAYS = 0.5  # search for this share of the predicted seconds
 _STALE = 0.25  # of that share where the latest rounds have hardly saved anything
 _SAVED = 0.05  # share of the seconds that rounds should save
-_MOST_SECONDS = 8.0  # of a search
+_MOST_SECONDS = 8.0  # of a search, per use
 _HOPE_SECONDS = 6.0  # of a search for a plan that fits into memory
 _HOPE_BITS = 4.0  # missing bits of memory that halve the hoped-for time
 _SHARE = 0.2  # of the time that is left to the call under way
@@ -45,8 +46,11 @@ _FIRST_SECONDS = 0.02  # seconds of each of the first two rounds; the next two a
 _CROWDED = 1e-8  # seconds per entry if tables do not fit into memory
 
 
-def rotated(plan: Plan, sizes: NDArray[np.int64], most: float) -> Plan:
-    """Return the best plan that the search finds, or the given one.
+class Rotation:
+    """A plan that is improved while it is used.
+
+    The search for a faster plan may cost a share of the time of all its uses so far. So a plan that
+    is used once is searched for briefly, and a plan that is used often becomes a good one.
 
     Parameters
     ----------
@@ -57,12 +61,35 @@ def rotated(plan: Plan, sizes: NDArray[np.int64], most: float) -> Plan:
     most
         Largest number of entries of all products together.
     """
-    if plan.leaves < 3 or (plan.seconds < _LEAST_SECONDS and plan.made <= most):
-        return plan
-    search = _Search(plan, sizes, most)
-    search.run()
-    found = plan_of_tree(plan.scopes[: plan.leaves], search.best.tolist(), sizes)
-    return min(plan, found, key=lambda one: (one.made > most, one.seconds))
+
+    def __init__(self, plan: Plan, sizes: NDArray[np.int64], most: float) -> None:
+        self.plan, self._sizes, self._most = plan, sizes, most
+        self._uses, self._lock = 0, Lock()
+        self._search: _Search | None = None
+
+    def use(self) -> Plan:
+        """Count a use, search as long as all uses justify, and return the best plan so far."""
+        if not self._lock.acquire(blocking=False):  # another thread searches
+            return self.plan
+        try:
+            self._uses += 1
+            fits = self.plan.made <= self._most
+            if self.plan.leaves >= 3 and (self.plan.seconds >= _LEAST_SECONDS or not fits):
+                self._improve()
+        finally:
+            self._lock.release()
+        return self.plan
+
+    def _improve(self) -> None:
+        if self._search is None:
+            self._search = _Search(self.plan, self._sizes, self._most)
+        search, before = self._search, self._search.seconds
+        search.run(self._uses)
+        if search.seconds == before and self._uses > 1:
+            return
+        leaves = self.plan.scopes[: self.plan.leaves]
+        found = plan_of_tree(leaves, search.best.tolist(), self._sizes)
+        self.plan = min(self.plan, found, key=lambda one: (one.made > self._most, one.seconds))
 
 
 class _Search:
@@ -87,28 +114,32 @@ class _Search:
         self.best_rows = self.rows.copy()
         self.seconds = self._price(0.0)
         self.made = self._made()
+        self.spent, self.rounds = 0.0, 0
+        self.stale, self.before = False, self.seconds  # whether the latest rounds saved little
 
-    def run(self) -> None:
-        """Anneal in rounds from the best tree so far, while the search saves time."""
+    def run(self, uses: int) -> None:
+        """Anneal in rounds from the best tree so far, while the search saves time in all uses."""
         trial = _TRIAL_SECONDS + _WORD_SECONDS * self.words
-        spent, number, stale, before = 0.0, 0, False, self.seconds
+        allowed = self.spent + _allowed()
         while True:
-            lasts = _FIRST_SECONDS * 2.0 ** (number // len(_ROUNDS))
-            spent += lasts
-            if number and number % len(_ROUNDS) == 0:
-                stale, before = self.seconds > (1 - _SAVED) * before, self.seconds
-            if number >= len(_ROUNDS) and spent > self._worth(stale):
+            lasts = _FIRST_SECONDS * 2.0 ** (self.rounds // len(_ROUNDS))
+            begun = self.rounds >= len(_ROUNDS)
+            if begun and self.spent + lasts > min(self._worth(uses), allowed):
                 return
-            self._round(*_ROUNDS[number % len(_ROUNDS)], int(lasts / (_TEMPERATURES * trial)))
-            number += 1
+            temperatures = _ROUNDS[self.rounds % len(_ROUNDS)]
+            self._round(*temperatures, int(lasts / (_TEMPERATURES * trial)))
+            self.spent += lasts
+            self.rounds += 1
+            if self.rounds % len(_ROUNDS) == 0:
+                self.stale, self.before = self.seconds > (1 - _SAVED) * self.before, self.seconds
 
-    def _worth(self, stale: bool) -> float:
-        """Seconds that the whole search may take."""
-        worth = _PAYS * PASSES * self.seconds * (_STALE if stale else 1.0)
+    def _worth(self, uses: int) -> float:
+        """Seconds that the whole search may take, for a number of uses of the plan."""
+        worth = uses * _PAYS * PASSES * self.seconds * (_STALE if self.stale else 1.0)
         if self.made > self.most:
             beyond = min(math.log2(self.made / self.most), 1000.0)
             worth = _HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS)
-        return min(worth, _MOST_SECONDS, _allowed())
+        return min(worth, uses * _MOST_SECONDS)
 
     def _round(self, hot: float, cold: float, trials: int) -> None:
         """Anneal the best tree between two inverse temperatures, `trials` at each."""

@@ -8,18 +8,20 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.bounds import log_z_bounds
 from minigibbs.exact.device import Card
 from minigibbs.exact.elimination import EliminationTree, exact_answer
+from minigibbs.exact.slicing import sliced, sliced_answer
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.graph.simple import lighter
 from minigibbs.inference.population import POPULATIONS, PopulationAnnealing, anneal
 from minigibbs.observables.reading import Observe, read_observe
-from minigibbs.results.answer import Answer
+from minigibbs.results.answer import Answer, best_of
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
 from minigibbs.results.verdict import LATE, advice_within_infer, ladder_warnings
@@ -219,14 +221,14 @@ def _exact(
     """Return the exact answer if it fits into time and memory, else None, and the reason."""
     try:
         with Watch(_EXACT * watch.left):
-            tree = EliminationTree.of(graph, memory, card=card)
-            if tree.seconds > _EXACT * watch.left:
-                return None, f"an exact answer would take about {tree.seconds:,.0f} s"
-            flat, log_z = exact_answer(tree)
+            found, why = _eliminated(graph, memory, watch, card)
     except TooLargeError as error:
         return None, str(error).split(";")[0]
     except StopError:
         return None, "an exact answer took longer than predicted, and was given up"
+    if found is None:
+        return None, why
+    flat, log_z = found
     rounded = rounding_warning(graph.rounding_error)
     answer = Answer(
         domains=graph.domains,
@@ -234,7 +236,7 @@ def _exact(
         log_z=log_z,
         log_z_error=0.0,
         method="exact",
-        reason=f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s",
+        reason=why,
         seconds=watch.spent,
         warnings=() if rounded is None else (rounded,),
         clamped=graph.evidence >= 0,
@@ -242,6 +244,31 @@ def _exact(
         graph=graph,
     )
     return answer, answer.reason
+
+
+def _eliminated(
+    graph: FactorGraph, memory: float | None, watch: Watch, card: Card | None
+) -> tuple[tuple[NDArray[np.float64], float] | None, str]:
+    """Return marginals and log Z, in slices if they do not fit into memory, and the reason.
+
+    They are None if they would take too long.
+    """
+    late = "an exact answer would take about {:,.0f} s"
+    try:
+        tree = EliminationTree.of(graph, memory, card=card)
+    except TooLargeError as error:
+        try:
+            slices = sliced(graph, memory, card)
+        except TooLargeError:
+            raise error from None
+        if slices.seconds > _EXACT * watch.left:
+            return None, f"{late.format(slices.seconds)} in {slices.count:,} slices"
+        why = f"its tables fit into memory in {slices.count:,} slices"
+        return sliced_answer(slices), f"{why}: about {slices.seconds:.1f} s"
+    if tree.seconds > _EXACT * watch.left:
+        return None, late.format(tree.seconds)
+    why = f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s"
+    return exact_answer(tree), why
 
 
 def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
@@ -371,7 +398,9 @@ def _sampled(
             f"the time was too short to sample this graph: {sweeps:.3g} sweeps of each chain were "
             "recorded beyond it, too few to tell how far from the truth they are; give more time"
         )
-    beyond = None if ladder is None or run.interrupted else _beyond_bounds(graph, ladder, watch)
+    beyond = None
+    if ladder is not None and not run.interrupted:
+        beyond = _beyond_bounds(graph, ladder, best_of(graph, tempered), watch)
     if beyond is not None:
         warnings.append(beyond)
     return Answer(
@@ -392,7 +421,9 @@ def _sampled(
     )
 
 
-def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | None:
+def _beyond_bounds(
+    graph: FactorGraph, ladder: Ladder, state: NDArray[Any] | None, watch: Watch
+) -> str | None:
     """Return a warning if log Z is outside its proven bounds: the ladder missed modes.
 
     Bounds are computed for graphs with few factors, in a twentieth of the time that was spent.
@@ -401,7 +432,7 @@ def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | No
         return None
     watch.extend(max(_LEAST_BOUNDING, 0.05 * watch.spent))
     try:
-        lower, upper = log_z_bounds(graph, entries=_ENTRIES)
+        lower, upper = log_z_bounds(graph, entries=_ENTRIES, state=state)
     except (StopError, TooLargeError):
         return None
     error = ladder.log_z_error

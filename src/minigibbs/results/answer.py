@@ -13,10 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs._version import __version__
-from minigibbs.errors import SampleError
+from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.bounds import Bounds, log_z_bounds
 from minigibbs.exact.elimination import exact_draws
-from minigibbs.exact.queries import joint_marginal, log_evidence, log_likelihood
+from minigibbs.exact.queries import (
+    joint_marginal,
+    log_evidence,
+    log_likelihood,
+    most_probable_values,
+)
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
@@ -109,7 +114,8 @@ class Answer(Result):
         """Proven lower and upper bounds on log Z: `bounds.lower` and `bounds.upper`.
 
         For an exact answer both are log Z. For a sampled answer weighted mini-buckets are computed
-        on first use, with tables of up to 65,536 entries; see `mg.theory.log_z_bounds`.
+        on first use, with tables of up to 65,536 entries, and log Z with some variables fixed at
+        the values of the best state found; see `mg.theory.log_z_bounds`.
 
         Examples
         --------
@@ -123,7 +129,7 @@ class Answer(Result):
             return Bounds(self.log_z, self.log_z)
         if self.graph is None:
             raise SampleError("files of answers do not keep the model: call mg.infer again")
-        return log_z_bounds(self.graph)
+        return log_z_bounds(self.graph, state=best_of(self.graph, self.run))
 
     def joint(self, *variables: int | str) -> NDArray[np.float64]:
         """Compute the exact joint marginal of some variables.
@@ -219,7 +225,7 @@ class Answer(Result):
         >>> graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.5)])
         >>> answer = mg.infer(graph)
         >>> round(answer.likelihood({0: [0.1, 0.8], 2: [0.3, 0.9]}), 4)
-        0.298
+        0.2924
         """
         graph, logs = self._model(), dict[int, NDArray[np.float64]]()
         assert self.log_z is not None, "exact answers have log Z"
@@ -240,13 +246,13 @@ class Answer(Result):
     def most_probable(self, *variables: int | str) -> tuple[dict[int | str, Any], float]:
         """Find the most probable joint value of some variables (marginal MAP).
 
-        All other variables are summed out.
+        All other variables are summed out, and the table that is left is maximized by elimination.
+        There may be many variables if the graph without the others has a low treewidth.
 
         Parameters
         ----------
         *variables : int or str
-            The variables, by number or name. The table of all their joint values must fit into
-            memory.
+            The variables, by number or name.
 
         Returns
         -------
@@ -260,24 +266,33 @@ class Answer(Result):
         SampleError
             If the answer is sampled, or was read from a file.
         TooLargeError
-            If the treewidth with the variables joined is too large.
+            If the treewidth is too large where the other variables are eliminated first.
 
         Examples
         --------
         >>> import minigibbs as mg
         >>> graph = mg.FactorGraph([2] * 2, [mg.Unary([0], [[0.0, 1.0]])], names=["a", "b"])
-        >>> mg.infer(graph).most_probable("a")
-        ({'a': 1}, 0.7310585786300049)
+        >>> values, probability = mg.infer(graph).most_probable("a")
+        >>> values, round(probability, 4)
+        ({'a': 1}, 0.7311)
         """
-        joint = self.joint(*variables)
-        places = np.unravel_index(int(joint.argmax()), joint.shape)
+        graph, numbers = self._model(), [self.domains.index(v) for v in variables]
+        assert self.log_z is not None, "exact answers have log Z"
+        if not numbers:
+            return {}, 1.0
+        found, weight = most_probable_values(graph, numbers)
         values = {
-            variable: self.domains.values(self.domains.index(variable))[place]
-            for variable, place in zip(variables, places, strict=True)
+            variable: self.domains.values(number)[place]
+            for variable, number, place in zip(variables, numbers, found, strict=True)
         }
-        return values, float(joint.max())
+        return values, math.exp(min(weight - self.log_z, 0.0))
 
-    def draws(self, count: int, seed: int | None = None) -> NDArray[np.unsignedinteger]:
+    def draws(
+        self,
+        count: int,
+        seed: int | None = None,
+        evidence: Mapping[int | str, Any] | None = None,
+    ) -> NDArray[np.unsignedinteger]:
         """Draw independent states of all variables given the evidence.
 
         Parameters
@@ -286,6 +301,9 @@ class Answer(Result):
             Number of draws.
         seed : int, optional
             Fixes the draws.
+        evidence : mapping, optional
+            Variables, by number or name, to values or labels on which the draws are conditioned, in
+            addition to the evidence of the graph.
 
         Returns
         -------
@@ -296,6 +314,8 @@ class Answer(Result):
         ------
         SampleError
             If the answer is sampled, or was read from a file.
+        GraphError
+            If the evidence has probability 0.
 
         Examples
         --------
@@ -303,8 +323,15 @@ class Answer(Result):
         >>> chain = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5)])
         >>> mg.infer(chain.condition({0: 1})).draws(5, seed=1)[:, 0]
         array([1, 1, 1, 1, 1], dtype=uint8)
+        >>> mg.infer(chain).draws(2, seed=1, evidence={0: 1, 8: 0})[:, [0, 8]].tolist()
+        [[1, 0], [1, 0]]
         """
-        return exact_draws(self._model(), count, seed, progress=False)
+        graph = self._model()
+        for variable, value in (evidence or {}).items():
+            number = self.domains.index(variable)
+            if graph.evidence[number] not in (FREE, self.domains.value(number, value)):
+                raise GraphError(f"{self.domains.describe(number)} is observed with another value")
+        return exact_draws(graph.condition(evidence or {}), count, seed, progress=False)
 
     def _model(self) -> FactorGraph:
         """Return the graph of an exact answer."""
@@ -421,6 +448,14 @@ class Answer(Result):
         if self.clamped is not None:
             arrays["clamped"] = self.clamped
         files.write_arrays(path, header, arrays)
+
+
+def best_of(graph: FactorGraph, run: Run | None) -> NDArray[Any] | None:
+    """Return the most probable of the last states of a run, or None."""
+    if run is None or run.state is None:
+        return None
+    states = run.state.astype(np.int64)
+    return states[int(np.argmax([graph.log_potential(state) for state in states]))]  # type: ignore[no-any-return]
 
 
 def load(path: str | os.PathLike[str]) -> Answer:
