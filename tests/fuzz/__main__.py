@@ -4,8 +4,8 @@ Every target gets its share of the time, in a child process with limited memory.
 no progress is killed and counts as a hang. Harmful files are stored in `tests/fuzz/kept`, where the
 tests find them. A harmful graph is identified by its seed and number. Campaigns by count over many
 cores: `python -m tests.fuzz campaign --help`. Other campaigns are separate commands: `python -m
-tests.fuzz api`, `signals`, `budgets`, `memory`, `files` and `environments`. These over many cores:
-`python -m tests.fuzz parallel --help`.
+tests.fuzz api`, `signals`, `budgets`, `memory`, `files`, `environments` and `tables`. These over
+many cores: `python -m tests.fuzz parallel --help`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz import budgets, environments, files, kills, lost, memory, parallel, signals
+from tests.fuzz import budgets, environments, files, kills, lost, memory, parallel, signals, tables
 from tests.fuzz import campaign as counted
 from tests.fuzz.cases import CHECKS, HARMLESS, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
@@ -108,6 +108,7 @@ def main() -> int:
         "memory": memory.main,
         "files": files.main,
         "environments": environments.main,
+        "tables": tables.main,
     }
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])

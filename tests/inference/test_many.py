@@ -75,6 +75,13 @@ def test_rows_of_graphs_with_hard_constraints():
     assert impossible > 0
 
 
+def test_variables_with_one_value_need_no_tables():
+    graph = mg.FactorGraph([1, 1], [], names=["a", "b"])
+    answers = mg.infer_many(graph, {"a": [0, None], "b": [None, None]})
+    assert answers.marginal("b").tolist() == [[1.0], [1.0]]
+    assert answers.log_z.tolist() == [0.0, 0.0]
+
+
 def test_the_evidence_of_the_graph_holds_for_all_rows():
     given = CHAIN.condition({"a": "yes"})
     answers = mg.infer_many(given, {"c": [0, 1]})

@@ -235,6 +235,23 @@ def test_draws_of_wide_machines_come_from_chains(monkeypatch):
     assert np.mean(drawn[:, 0] == drawn[:, 1]) > 0.7
 
 
+def test_masked_cells_are_missing():
+    rows = np.ma.array([[0.0, 0.0], [1.0, 1.0]] * 20, mask=False)
+    rows[0, 1] = np.ma.masked
+    rows.data[0, 1] = 1.0  # what the mask hides
+    filled = CategoricalImputer(random_state=0).fit(rows).transform(rows)
+    assert filled[0].tolist() == [0.0, 0.0]
+    with pytest.raises(ValueError, match="contains NaN"):
+        BoltzmannMachine().fit(rows)
+
+
+def test_numbers_that_numpy_cannot_hold_are_refused_in_words():
+    polars = pytest.importorskip("polars")
+    wide = polars.Series([0, 2**70] * 5, dtype=polars.Int128)
+    with pytest.raises(mg.LearnError, match=r"X: .*128"):
+        BoltzmannMachine().fit(polars.DataFrame({"a": wide}))
+
+
 def test_repairs_name_cells_of_new_rows():
     rows = np.array([["1", "Rome"], ["2", "Oslo"]] * 20, dtype=object)
     repairer = TableRepairer().fit(rows)

@@ -610,6 +610,13 @@ def test_masked_values_are_missing_whatever_their_type(kind):
     assert abs(found[0] - learn(graph, rows, "exact").parameters["J"][0]) > 0.1
 
 
+@pytest.mark.parametrize("kind", [object, float])
+def test_a_table_without_rows_is_refused(kind):
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")])
+    with pytest.raises(mg.LearnError, match="at least one row"):
+        mg.learn(graph, np.empty((0, 2), dtype=kind), progress=False)
+
+
 def test_columns_tell_what_is_missing_in_their_own_way():
     """Masks, -1 as a float, and pandas' missing values work; booleans represent 0 and 1."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")], names=["a", "b"])

@@ -296,6 +296,18 @@ def test_states_of_new_rows_are_those_of_the_graph():
     assert found.encode({"b": [0.0, 0.99], "a": ["v", None]}).tolist() == [[1, 0], [-1, 4]]
 
 
+def test_rows_of_a_frame_are_answered_in_its_own_terms():
+    rng = np.random.default_rng(3)
+    age = rng.normal(40.0, 10.0, 400)
+    city = np.where(age > 40.0, "Rome", "Oslo")
+    found = mg.learn_structure({"age": age, "city": city}, seed=1, progress=False)
+    rows = {"age": [25.0, 55.0, np.nan], "city": [None, "Atlantis", "Rome"]}
+    answers = found.infer_many(rows)
+    assert answers.marginal("city").round(1).tolist() == [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
+    assert answers.marginal("age")[2, :2].max() < 0.01
+    assert found.infer_many({"age": [25.0]}).marginal("city")[0, 0] > 0.9
+
+
 def test_relative_frequencies_without_a_prior():
     rows = np.array([[0, 0]] * 30 + [[1, 1]] * 70)
     _, table = learn(rows, pseudocount=0.0).conditional("x1")

@@ -68,6 +68,12 @@ def test_text_is_read_alike_from_every_library(library):
     assert table.rows_of(frame)[:, 0].tolist() == column(table, "text")
 
 
+def test_text_that_pyarrow_cannot_store_is_read():
+    table = read_table(pd.DataFrame({"text": ["\ud800", "a", None]}, dtype=object), None)
+    assert labels(table, "text") == ("a", "\ud800")
+    assert column(table, "text") == [1, 0, -1]
+
+
 def test_frames_are_read_without_pyarrow(monkeypatch):
     monkeypatch.setattr("minigibbs.system.frames.find_spec", lambda name: None)
     table = read_table(FRAME, None)

@@ -210,3 +210,40 @@ def test_columns_that_do_not_fit_into_memory_are_refused():
     rows = np.broadcast_to(np.int8(0), 10**12)
     with pytest.raises(mg.TooLargeError, match=r"a column of 1,000,000,000,000 rows needs"):
         as_column(rows, "frame")
+
+
+def test_a_new_category_of_pandas_is_added():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"a": pandas.Categorical(["x", "y", "x"], ordered=True)}, index=[5] * 3
+    )
+    found = with_cells(frame, {"a": (np.array([1]), ["z"])})
+    assert found["a"].tolist() == ["x", "z", "x"]
+    assert found["a"].cat.categories.tolist() == ["x", "y", "z"]
+    assert found["a"].cat.ordered
+    assert frame["a"].tolist() == ["x", "y", "x"]
+
+
+def test_columns_without_scatter_are_changed():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    sparse = pandas.DataFrame({"a": pandas.arrays.SparseArray([0.0, np.nan, 1.0])})
+    found = with_cells(sparse, {"a": (np.array([1]), [2.0])})
+    assert found["a"].tolist() == [0.0, 2.0, 1.0]
+    assert found["a"].dtype == sparse["a"].dtype
+    objects = polars.DataFrame({"a": polars.Series([1j, 2j, None], dtype=polars.Object)})
+    found = with_cells(objects, {"a": (np.array([2]), [1j])})
+    assert found["a"].to_list() == [1j, 2j, 1j]
+    assert found.schema == objects.schema
+
+
+@pytest.mark.parametrize("make", [polars_frame, pyarrow_frame, pandas_frame])
+def test_entries_that_a_column_cannot_hold_are_named(make):
+    with pytest.raises(mg.LearnError, match=r"column 'whole': type Int64 cannot hold .* 'many'"):
+        with_cells(make(), {"whole": (np.array([0]), ["many"])}, error=mg.LearnError)
+
+
+def test_numbers_of_two_types_and_huge_numbers_fit_into_new_frames():
+    polars = pytest.importorskip("polars")
+    found = frame_like(polars.DataFrame({"a": [1]}), {"b": [1, 2.5], "c": [10**30, None]})
+    assert found["b"].to_list() == [1.0, 2.5]
+    assert found["c"].to_list() == [str(10**30), None]

@@ -141,7 +141,8 @@ def _numbers(data: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         what = f"data of shape {array.shape}"
         memory.require(_ENTRY_BYTES * array.size, what, "give fewer rows or fewer variables")
         if array.dtype == object:
-            array = np.array([[np.nan if is_missing(v) else v for v in row] for row in data])
+            known = [[np.nan if is_missing(v) else v for v in row] for row in array]
+            array = np.array(known).reshape(array.shape)  # also without rows
     except (ValueError, TypeError):
         raise LearnError(f"{rule}; got rows of different lengths, or no rows") from None
     absent = np.zeros(array.shape, dtype=np.bool_)

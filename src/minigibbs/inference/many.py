@@ -192,7 +192,7 @@ def _together(
         whole = tree.upward()
         for variable in np.flatnonzero(tree.sizes == 1).tolist():
             flat[:, first[variable] + tree.values(variable)] = 1.0
-        batch = int(min(max(_BATCH_BYTES / (8 * tree.plan.entries), 1), _MOST_ROWS))
+        batch = int(min(max(_BATCH_BYTES / (8 * max(tree.plan.entries, 1)), 1), _MOST_ROWS))
         for begin in range(0, len(rows), batch):
             current().check()
             some = slice(begin, begin + batch)

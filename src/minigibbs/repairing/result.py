@@ -98,7 +98,7 @@ class RepairedTable:
             if len(rows):
                 values = self.entries(column, self.codes[rows, column])
                 cells[name] = (rows, values)
-        return with_cells(self.given, cells)
+        return with_cells(self.given, cells, error=LearnError)
 
     @cached_property
     def _names(self) -> list[Any]:

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
 from minigibbs.formats import write
+from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.inference.many import infer_many
 from minigibbs.results import plots
+from minigibbs.results.answers import Answers
 from minigibbs.results.report.markup import element, join, name, table
 from minigibbs.structure.table import Codes
 from minigibbs.system.boundary import checked
@@ -197,6 +200,32 @@ class Structure:
         """
         assert self.codes is not None
         return self.codes.rows_of(frame)
+
+    def infer_many(self, frame: Any) -> Answers:
+        """Compute the exact distribution of each cell given the other cells of its row.
+
+        Parameters
+        ----------
+        frame : frame, mapping or array
+            Some or all of the columns that the structure was learned from. Numbers get the same
+            bins as in learning. Missing cells and unknown values are unobserved.
+
+        Returns
+        -------
+        Answers
+            Marginals, log Z and log-probabilities by row, as from `mg.infer_many`.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> rows = {"rain": ["no", "yes"] * 50, "street": ["dry", "wet"] * 50}
+        >>> found = mg.learn_structure(rows, progress=False)
+        >>> answers = found.infer_many({"rain": [None], "street": ["wet"]})
+        >>> answers.marginal("rain").round(2).tolist()
+        [[0.0, 1.0]]
+        """
+        codes = self.encode(frame)
+        return infer_many(self.graph, np.where(codes == FREE, np.nan, codes), progress=False)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a file: `.bif` for trees and networks, or any format of `mg.write`.

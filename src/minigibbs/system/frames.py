@@ -19,6 +19,7 @@ from minigibbs.system import memory
 from minigibbs.system.arrays import is_sparse, to_numpy
 
 _CELL_BYTES = 24  # bytes of memory per entry of a column that is read
+_WIDEST = 2**63  # bound of integers that every library stores
 _NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
 
 
@@ -102,7 +103,10 @@ def texts_of(
     held, found = _narwhal(frame, where, error), {}
     for name, kind in held.schema.items():
         if kind == nw.String:
-            arrow = held.get_column(name).to_arrow()
+            try:
+                arrow = held.get_column(name).to_arrow()
+            except UnicodeEncodeError:  # lone surrogates, which PyArrow cannot store
+                continue
             arrow = arrow.combine_chunks() if hasattr(arrow, "combine_chunks") else arrow
             encoded = arrow.dictionary_encode()
             numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -199,11 +203,15 @@ def frame_like(frame: Any, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) 
 
 
 def with_cells(
-    frame: Any, cells: Mapping[Any, tuple[NDArray[np.int64], Sequence[Any] | NDArray[Any]]]
+    frame: Any,
+    cells: Mapping[Any, tuple[NDArray[np.int64], Sequence[Any] | NDArray[Any]]],
+    where: str = "frame",
+    error: type[MinigibbsError] = GraphError,
 ) -> Any:
     """Return a copy of a frame with other entries in some rows of some columns.
 
-    Columns keep their types, and a pandas frame keeps its index.
+    Columns keep their types, and a pandas frame keeps its index. A categorical column of pandas
+    gets new categories where entries need them.
 
     >>> with_cells({"a": np.array(["x", None])}, {"a": (np.array([1]), ["y"])})["a"].tolist()
     ['x', 'y']
@@ -222,18 +230,41 @@ def with_cells(
     for name, (rows, entries) in cells.items():
         if len(rows):
             series, plain = held.get_column(name), _plain(entries)
-            if held.implementation.is_pyarrow():
-                made = _with_entries(series.to_native(), rows, plain)
-                series = nw.from_native(made, series_only=True).alias(name)
-            else:
-                if (
-                    held.implementation.is_polars()
-                ):  # scatters times of other units without conversion
-                    kind = series.dtype
-                    plain = nw.new_series("", plain, kind, backend=held.implementation)
-                series = series.scatter(rows, plain)
-            changed.append(series)
+            try:
+                changed.append(_replaced(series, rows, plain).alias(name))
+            except Exception as reason:  # errors of these libraries have no common base
+                raise error(
+                    f"{where}, column {name!r}: type {series.dtype} cannot hold all of the entries "
+                    f"{', '.join(map(repr, list(plain)[:3]))}: {reason}"
+                ) from None
     return (held.with_columns(*changed) if changed else held).to_native()
+
+
+def _replaced(series: Any, rows: NDArray[np.int64], entries: Any) -> Any:
+    """Return a series of narwhals with other entries in some rows, and of the same type."""
+    import narwhals.stable.v2 as nw
+
+    backend, native = series.implementation, series.to_native()
+    if backend.is_pyarrow():
+        return nw.from_native(_with_entries(native, rows, entries), series_only=True)
+    if backend.is_polars():
+        if series.dtype == nw.Object:  # has no scatter
+            whole = native.to_list()
+            for row, entry in zip(rows.tolist(), entries, strict=True):
+                whole[row] = entry
+            return nw.from_native(type(native)("", whole, dtype=native.dtype), series_only=True)
+        # scatters times of other units without conversion
+        return series.scatter(rows, nw.new_series("", entries, series.dtype, backend=backend))
+    kind = getattr(native, "dtype", None)
+    if hasattr(kind, "ordered"):
+        new = [one for one in dict.fromkeys(entries) if one not in kind.categories]
+        if new:
+            series = nw.from_native(native.cat.add_categories(new), series_only=True)
+    elif hasattr(kind, "subtype") and hasattr(kind, "fill_value"):  # sparse: has no scatter
+        dense = nw.from_native(native.astype(kind.subtype), series_only=True)
+        made = dense.scatter(rows, entries).to_native().astype(kind)
+        return nw.from_native(made, series_only=True)
+    return series.scatter(rows, entries)
 
 
 def _with_entries(column: Any, rows: NDArray[np.int64], entries: Any) -> Any:
@@ -308,7 +339,12 @@ def _uniform(column: Sequence[Any] | NDArray[Any]) -> Any:
     plain = _plain(column)
     if isinstance(plain, list):
         kinds = {type(entry) for entry in plain if entry is not None}
-        if len(kinds) > 1 and kinds != {int, float}:
+        wide = int in kinds and any(
+            type(entry) is int and not -_WIDEST <= entry < _WIDEST for entry in plain
+        )
+        if kinds == {int, float} and not wide:
+            return [None if entry is None else float(entry) for entry in plain]
+        if len(kinds) > 1 or wide:
             return [None if entry is None else str(entry) for entry in plain]
     return plain
 

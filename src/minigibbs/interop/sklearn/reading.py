@@ -62,7 +62,8 @@ class Given:
         """Return a copy of the given table with other entries in some rows of some columns."""
         if has_columns(self.original):
             names = dict(zip(self.columns, names_of(self.original), strict=True))
-            return with_cells(self.original, {names[key]: one for key, one in cells.items()})
+            changed = {names[key]: one for key, one in cells.items()}
+            return with_cells(self.original, changed, "X", LearnError)
         whole = self.original.toarray() if sparse.issparse(self.original) else self.original
         whole = np.array(whole)
         for number, name in enumerate(self.columns):
@@ -103,7 +104,7 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
         return Given(X, columns)
     array = validate_data(
         estimator,
-        X,
+        _unmasked(X),
         reset=reset,
         dtype=None,
         accept_sparse=["csr", "csc"],
@@ -121,6 +122,17 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
         key: as_column(dense[:, k], f"X, column {k}", LearnError) for k, key in enumerate(keys)
     }
     return Given(array, columns)
+
+
+def _unmasked(X: Any) -> Any:  # noqa: N803
+    """Return an array whose masked cells are NaN or None; scikit-learn would read through masks.
+
+    >>> _unmasked(np.ma.array([1.5, 2.5], mask=[False, True])).tolist()
+    [1.5, nan]
+    """
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    return X.filled(np.nan) if X.dtype.kind == "f" else X.astype(object).filled(None)
 
 
 def _names(X: Any) -> list[Any] | None:  # noqa: N803
@@ -159,8 +171,12 @@ def numbers_of(estimator: Any, X: Any, reset: bool) -> NDArray[np.float64]:  # n
     """A table of numbers, checked as scikit-learn checks tables."""
     _names(X)
     try:
-        array = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-    except OverflowError as error:
+        array = validate_data(
+            estimator, _unmasked(X), reset=reset, accept_sparse="csr", dtype=np.float64
+        )
+    except (ValueError, TypeError):
+        raise
+    except Exception as error:  # of a library whose frame has no numbers
         raise LearnError(f"X: {error}") from None
     found: NDArray[np.float64] = array.toarray() if hasattr(array, "toarray") else array
     return found
