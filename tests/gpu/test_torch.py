@@ -7,7 +7,7 @@ from scipy import stats
 import minigibbs as mg
 
 torch = pytest.importorskip("torch")
-from minigibbs.interop.torch import Sampled  # noqa: E402
+from minigibbs.interop.torch_solvers import Sampled  # noqa: E402
 from minigibbs.torch import DenseCRF, Expectations  # noqa: E402
 from tests.interop.test_torch import enumerated, exact_crf, mixed, small_crf  # noqa: E402
 

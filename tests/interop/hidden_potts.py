@@ -1,7 +1,7 @@
 """A hidden Potts chain with unknown coupling and means, and its exact posterior.
 
-Labels x follow a Potts chain of two values with coupling b, whose partition function is
-2 (e^b + 1)^(n - 1). Observations are normal around one of two means.
+Labels x follow a Potts chain of three values with coupling b, whose partition function is
+3 (e^b + 2)^(n - 1). Observations are normal around one of three means, of which the middle is 0.
 """
 
 import numpy as np
@@ -9,16 +9,16 @@ from scipy import stats
 
 import minigibbs as mg
 
-COUNT, SIGMA = 20, 1.2
-PRIOR = {"b": (0.8, 0.5), "low": (-1.0, 0.7), "high": (1.0, 0.7)}  # mean and standard deviation
+COUNT, LABELS, SIGMA = 20, 3, 0.9
+PRIOR = {"b": (1.0, 0.5), "low": (-1.5, 0.7), "high": (1.5, 0.7)}  # mean and standard deviation
 
 
 def observations():
     rng = np.random.default_rng(7)
     labels = np.zeros(COUNT, dtype=int)
     for k in range(1, COUNT):
-        labels[k] = labels[k - 1] if rng.random() < 0.8 else 1 - labels[k - 1]
-    return rng.normal(np.where(labels, 0.9, -0.9), SIGMA)
+        labels[k] = labels[k - 1] if rng.random() < 0.7 else rng.integers(LABELS)
+    return rng.normal(np.array([-1.4, 0.0, 1.4])[labels], SIGMA)
 
 
 Y = observations()
@@ -26,20 +26,20 @@ Y = observations()
 
 def graph():
     return mg.FactorGraph(
-        [2] * COUNT,
+        [LABELS] * COUNT,
         [
             mg.Potts(range(COUNT - 1), range(1, COUNT), 0.0, name="b", tied=0),
-            mg.Unary(range(COUNT), np.zeros((COUNT, 2)), name="h"),
+            mg.Unary(range(COUNT), np.zeros((COUNT, LABELS)), name="h"),
         ],
     )
 
 
 def log_partition(b, log, exp):
-    return np.log(2.0) + (COUNT - 1) * log(exp(b) + 1.0)
+    return np.log(LABELS) + (COUNT - 1) * log(exp(b) + LABELS - 1.0)
 
 
 def exact():
-    """Return posterior means of b, low and high, and P(x_k = 1), by integration on a grid."""
+    """Return posterior means of b, low and high, and of all labels, by integration on a grid."""
     axes = [np.linspace(m - 4 * s, m + 4 * s, 41) for m, s in PRIOR.values()]
     b, low, high = np.meshgrid(*axes, indexing="ij")
     log = sum(
@@ -47,23 +47,30 @@ def exact():
         for name, value in zip(PRIOR, (b, low, high), strict=True)
     )
     field = [
-        np.stack([stats.norm.logpdf(y, low, SIGMA), stats.norm.logpdf(y, high, SIGMA)]) for y in Y
+        np.stack([stats.norm.logpdf(y, mean, SIGMA) for mean in (low, 0 * low, high)]) for y in Y
     ]
     forward, backward = [field[0]], [np.zeros_like(field[0])]
     for one in field[1:]:
         forward.append(one + _spread(forward[-1], b))
     for one in field[:0:-1]:
         backward.insert(0, _spread(backward[0] + one, b))
-    evidence = np.logaddexp(*forward[-1])
+    evidence = np.logaddexp.reduce(forward[-1])
     log = log + evidence - log_partition(b, np.log, np.exp)
     law = np.exp(log - log.max())
     law /= law.sum()
     means = {name: (law * v).sum() for name, v in zip(PRIOR, (b, low, high), strict=True)}
-    ones = [np.exp(f[1] + k[1] - evidence) for f, k in zip(forward, backward, strict=True)]
-    return means, np.array([(law * one).sum() for one in ones])
+    labels = []
+    for f, k in zip(forward, backward, strict=True):
+        shares = (law * np.exp(f + k - evidence)).sum(axis=(1, 2, 3))
+        labels.append(shares @ np.arange(LABELS))
+    return means, np.array(labels)
 
 
 def _spread(message, b):
     """Return the message to the next variable: the sum over a neighbor's value."""
-    zero, one = message
-    return np.stack([np.logaddexp(zero + b, one), np.logaddexp(zero, one + b)])
+    return np.stack(
+        [
+            np.logaddexp.reduce([one + b * (value == other) for other, one in enumerate(message)])
+            for value in range(LABELS)
+        ]
+    )

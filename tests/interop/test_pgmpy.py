@@ -225,6 +225,11 @@ def without_factor():
     return model
 
 
+def spoiled(model):
+    model.get_cpds("wet").values[0, 0, 0] += 0.3
+    return model
+
+
 BAD = {
     "no model": (lambda: mg.from_pgmpy([1, 2]), ["pgmpy", "list"]),
     "no factors": (lambda: mg.from_pgmpy(DiscreteMarkovNetwork([("a", "b")])), ["no factors"]),
@@ -241,6 +246,11 @@ BAD = {
     "NaN": (
         lambda: mg.from_pgmpy(markov(DiscreteFactor(["a"], [2], [1, np.nan]))),
         ["'a'", "finite", "nan"],
+    ),
+    "a class": (lambda: mg.from_pgmpy(DiscreteBayesianNetwork), ["expected", "got type"]),
+    "a CPD that does not sum to 1": (
+        lambda: mg.from_pgmpy(spoiled(network())),
+        ["CPD of 'wet'", "rain=no, sprinkler=off must sum to 1, got 1.3"],
     ),
     "negative floor": (lambda: mg.from_pgmpy(network(), floor=-1.0), ["floor", "-1.0"]),
     "an implicit model": (

@@ -144,6 +144,17 @@ def test_noisy_or_agrees_with_theirs():
         np.testing.assert_allclose(found[name], wanted[name], atol=1e-9)
 
 
+def test_impossible_states_survive_two_conversions():
+    """Contexts of probability 0 get rows that sum to 1, so that the network is accepted again."""
+    net = gum.fastBN("a[2]->b[2]<-c[2];b->d[2]")
+    net.cpt("a")[:] = [0.0, 1.0]
+    net.cpt("b")[:] = [[[0.5, 0.5], [0.0, 1.0]], [[0.2, 0.8], [0.0, 1.0]]]
+    graph = mg.from_pyagrum(net)
+    back = mg.to_pyagrum(graph, bayes=True)
+    assert_same(theirs(back), theirs(net))
+    assert_same(theirs(mg.to_pyagrum(mg.from_pyagrum(back), bayes=True)), theirs(net))
+
+
 def test_bad_input():
     with pytest.raises(mg.GraphError, match=r"expected a pyagrum.BayesNet or Markov.*got dict"):
         mg.from_pyagrum({"a": 1})
@@ -156,8 +167,18 @@ def test_bad_input():
     with pytest.raises(mg.GraphError, match=r"factor of 'a': .*got -0.5"):
         mg.from_pyagrum(net)
     net.cpt("a")[:] = 0.0
-    with pytest.raises(mg.GraphError, match="every state has probability 0"):
+    with pytest.raises(mg.GraphError, match=r"cpt of 'a': .* 'a' must sum to 1, got 0"):
         mg.from_pyagrum(net)
+    net.cpt("a").fillWith(1 / 3)
+    net.cpt("e")[{"b": "mid", "d": 1}] = [0.5, 0.5, 0.2, 0.1]
+    with pytest.raises(mg.GraphError, match=r"cpt of 'e': .* b=mid.* must sum to 1, got 1.3"):
+        mg.from_pyagrum(net)
+    with pytest.raises(mg.GraphError, match="got type"):
+        mg.from_pyagrum(gum.BayesNet)
+    field = gum.fastMRF("a--b")
+    field.factor({"a", "b"}).fillWith(0.0)
+    with pytest.raises(mg.GraphError, match="every state has probability 0"):
+        mg.from_pyagrum(field)
     with pytest.raises(mg.GraphError, match="one table per variable"):
         mg.to_pyagrum(ZOO["potts"], bayes=True)
     with pytest.raises(mg.GraphError, match="a pyAgrum model lists every factor"):

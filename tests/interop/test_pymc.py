@@ -24,11 +24,11 @@ def model(**options):
     with pm.Model() as found:
         b = pm.Normal("b", *hidden.PRIOR["b"])
         low, high = (pm.Normal(name, *hidden.PRIOR[name]) for name in ("low", "high"))
-        x = pm.Categorical("x", p=[0.5, 0.5], shape=hidden.COUNT)
+        x = pm.Categorical("x", p=np.ones(3) / 3, shape=hidden.COUNT)
         same = pt.eq(x[1:], x[:-1]).sum()
         pm.Potential("chain", b * same - hidden.log_partition(b, pt.log, pt.exp))
-        pm.Normal("y", pt.where(pt.eq(x, 1), high, low), hidden.SIGMA, observed=hidden.Y)
-        means = pt.stack([low, high])[None, :]
+        means = pt.stack([low, 0 * low, high])
+        pm.Normal("y", means[x], hidden.SIGMA, observed=hidden.Y)
         field = -((hidden.Y[:, None] - means) ** 2) / (2 * hidden.SIGMA**2)
         given = {"b": pt.stack([b]), "h": field} | options.pop("parameters", {})
         step = GraphStep([x], options.pop("graph", hidden.graph()), given, **options)
@@ -42,11 +42,11 @@ def test_a_hidden_potts_chain_has_the_exact_posterior():
         trace = pm.sample(
             1000, tune=500, chains=2, cores=1, step=[step], random_seed=1, progressbar=False
         )
-    means, ones = hidden.exact()
+    means, labels = hidden.exact()
     summary = arviz.summary(trace, kind="all", round_to="none")
     assert summary["r_hat"].max() < 1.05
     assert summary["ess_bulk"].min() > 100
-    wanted = [*means.values(), *ones]
+    wanted = [*means.values(), *labels]
     rows = [*means, *(f"x[{k}]" for k in range(hidden.COUNT))]
     error = summary.loc[rows, "sd"] / np.sqrt(summary.loc[rows, "ess_bulk"])
     assert (np.abs(summary.loc[rows, "mean"] - wanted) < 5 * error).all()
@@ -62,6 +62,15 @@ def test_a_step_survives_pickling():
     )
 
 
+def test_chains_in_processes_of_their_own_give_the_same_draws():
+    found, step = model()
+    options = {"step": [step], "random_seed": 1, "progressbar": False, "chains": 2}
+    with found:
+        one, two = (pm.sample(10, tune=10, cores=cores, **options) for cores in (1, 2))
+    for name in ("x", "b"):
+        np.testing.assert_array_equal(one.posterior[name], two.posterior[name])
+
+
 def test_a_graph_that_is_not_the_conditional_is_refused():
     with pytest.raises(mg.GraphError, match="not the conditional distribution of 'x'"):
         model(parameters={"b": np.array([0.1])})
@@ -71,7 +80,7 @@ def test_a_graph_that_is_not_the_conditional_is_refused():
 def test_numbers_that_agree_at_the_initial_point_alone_are_refused():
     """The coupling or the fields are fixed at the initial values of their variables."""
     low, high = hidden.PRIOR["low"][0], hidden.PRIOR["high"][0]
-    field = -((hidden.Y[:, None] - np.array([low, high])) ** 2) / (2 * hidden.SIGMA**2)
+    field = -((hidden.Y[:, None] - np.array([low, 0.0, high])) ** 2) / (2 * hidden.SIGMA**2)
     for parameters in ({"b": np.array([hidden.PRIOR["b"][0]])}, {"h": field}):
         with pytest.raises(mg.GraphError, match="must be expressions"):
             model(parameters=parameters)

@@ -1,7 +1,9 @@
 """PyTorch: exact and sampled moments and gradients, compared with enumeration."""
 
 import copy
+import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from scipy import stats
 import minigibbs as mg
 
 torch = pytest.importorskip("torch")
-from minigibbs.interop.torch import OnCard, OnHost, unpacked  # noqa: E402
+from minigibbs.interop.torch_solvers import OnCard, OnHost, unpacked  # noqa: E402
 from minigibbs.torch import DenseCRF, Expectations, expectations  # noqa: E402
 
 DOUBLE = {"dtype": torch.float64, "requires_grad": True}
@@ -108,6 +110,42 @@ def test_gradcheck(graph):
         return (*found.mean.values(), found.log_z)
 
     assert torch.autograd.gradcheck(moments, tuple(tensors(graph).values()))
+
+
+def test_gradients_are_exact_where_correlations_are_strong():
+    """The susceptibility of an open Ising chain is the sum of tanh(J)^|i - j|.
+
+    Its moments change on a scale of 0.01 in the field, so that a step of 1e-4 gives 4 digits.
+    """
+    size, coupling = 300, 3.0
+    i = np.arange(size)
+    fields = mg.Unary(i, [[0.0, 0.0]], name="h", tied=[0] * size)
+    graph = mg.FactorGraph([2] * size, [mg.Ising(i[:-1], i[1:], coupling), fields])
+    h = torch.zeros(1, 2, **DOUBLE)
+    moments = expectations(graph, {"h": h}, exact=True)
+    (moments.mean["h"][0, 1] - moments.mean["h"][0, 0]).backward()
+    wanted = (np.tanh(coupling) ** np.abs(i[:, None] - i)).sum()
+    assert (h.grad[0, 1] - h.grad[0, 0]).item() == pytest.approx(wanted, rel=1e-7)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("size", [4, 40], ids=["enumerated", "eliminated"])
+def test_gradients_that_are_not_finite_give_nan(size, exact):
+    """As in PyTorch, whose optimizers and scalers look for them."""
+    for factor in (torch.nan, torch.inf):
+        J = torch.tensor([0.3], **DOUBLE)
+        options = {"exact": exact, "chains": 4, "draws": 2, "warmup": 1, "threads": 1}
+        (expectations(chain(size), {"J": J}, **options).mean["J"].sum() * factor).backward()
+        assert J.grad.isnan().all()
+
+
+def test_a_tensor_without_axes_is_one_number_for_all():
+    graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.0, name="J")])
+    J = torch.tensor(0.3, **DOUBLE)
+    moments = expectations(graph, {"J": J})
+    moments.log_z.backward()
+    assert moments.mean["J"].shape == (2,)
+    assert J.grad.item() == pytest.approx(2 * math.tanh(0.3))
 
 
 def test_gradcheck_of_a_batch():
@@ -222,6 +260,34 @@ def test_chains_persist_between_calls():
     assert second[1] > 0.99
 
 
+def test_chains_leave_states_that_become_impossible():
+    """The table first allows 000 only, and then states with two ones, two changes away."""
+    graph = mg.FactorGraph([2] * 3, [mg.Table([[0, 1, 2]], np.zeros((1, 2, 2, 2)), name="T")])
+    ones = np.indices((2, 2, 2)).sum(axis=0)[None]
+    head = Expectations(graph, exact=False, chains=64, draws=2, warmup=5, seed=1, threads=1)
+    for allowed in (0, 2):
+        table = torch.tensor(np.where(ones == allowed, 0.0, -np.inf))
+        mean = head({"T": table}).mean["T"].numpy()
+        assert not mean[ones != allowed].any()
+        assert mean.sum() == pytest.approx(1.0)
+    with pytest.raises(mg.GraphError, match="no state of this graph has positive probability"):
+        head({"T": torch.full((1, 2, 2, 2), -torch.inf)})
+
+
+def test_threads_may_share_the_chains():
+    """Fields determine all values, so a call that sweeps at another call's fields is found."""
+    graph = mg.FactorGraph([2] * 50, [mg.Unary(range(50), [[0.0, 0.0]] * 50, name="h")])
+    head = Expectations(graph, exact=False, sweeps=200, draws=2, seed=1, threads=1)
+
+    def mean(value):
+        h = torch.zeros(50, 2)
+        h[:, value] = 60.0
+        return head({"h": h}).mean["h"][:, value].min()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(one == 1 for one in pool.map(mean, [0, 1] * 40))
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_entries_of_minus_infinity_forbid_values(exact):
     """One entry in the graph becomes finite, one in the tensor is new; sampled within 6 errors."""
@@ -296,6 +362,10 @@ BAD = {
     "shape": (lambda: expectations(GRAPH, {"J": torch.zeros(2)}), r"'J' must have shape \(1,\)"),
     "NaN": (lambda: expectations(GRAPH, {"J": torch.tensor([torch.nan])}), r"'J'\[0\] must be fin"),
     "-inf": (lambda: expectations(GRAPH, {"J": torch.tensor([-torch.inf])}), r"finite; got -inf"),
+    "large": (
+        lambda: expectations(GRAPH, {"J": torch.tensor([1e200], dtype=torch.float64)}),
+        r"'J'\[0\] must be finite, at most 1e\+100 in size; got 1e\+200",
+    ),
     "integers": (lambda: expectations(GRAPH, {"J": torch.tensor([1])}), "floating.* torch.int64"),
     "impossible": (
         lambda: expectations(GRAPH, {"h": torch.full((3, 2), -torch.inf)}),

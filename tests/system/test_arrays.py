@@ -69,6 +69,7 @@ def test_models_take_them(make):
     np.testing.assert_allclose(
         graph.log_potential(rows), plain.log_potential([[0, 1, 1], [1, 1, 0]])
     )
+    assert graph.condition({1: make(1)}).evidence.tolist() == [-1, 1, -1]
     changed = graph.with_parameters({"J": make([1.0, 2.0])})
     assert changed.parameters["J"].tolist() == [1.0, 2.0]
 

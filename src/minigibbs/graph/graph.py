@@ -18,6 +18,7 @@ from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.graph.prepared import SHARED, STORE, share
+from minigibbs.system.arrays import to_scalar
 from minigibbs.system.boundary import checked
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class FactorGraph(Frozen):
         clamped = self.evidence.copy()
         for variable, value in evidence.items():
             number = self.domains.index(variable)
-            fixed = self.domains.value(number, value)
+            fixed = self.domains.value(number, to_scalar(value))
             if clamped[number] not in (FREE, fixed):
                 raise GraphError(
                     f"{self.domains.describe(number)} is clamped to {clamped[number]} already; "

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
-from minigibbs.graph.factors.base import Factors
+from minigibbs.graph.factors.base import LARGEST, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.packing import lower_all, packed_rows, pairs_vary, sealed
 from minigibbs.kernels.counts import add_counts, mark_values
@@ -139,18 +139,20 @@ class Frame:
         return values
 
     def require_finite(self, values: NDArray[np.float64]) -> None:
-        """Raise an error for a number that is not finite; table entries may be -inf."""
-        if np.isfinite(values).all():
+        """Raise an error for a number that is not finite, or too large; entries may be -inf."""
+        usable = np.abs(values) <= LARGEST
+        if usable.all():
             return
         entry = np.zeros(self.size, dtype=np.bool_)
         for _, place, count in self.segments:
             entry[place : place + count] = True
-        wrong = np.flatnonzero(~np.isfinite(values) & ~(entry & np.isneginf(values)))
+        wrong = np.flatnonzero(~usable & ~(entry & np.isneginf(values)))
         if len(wrong):
             number = int(wrong[0])
+            size = f", at most {LARGEST:g} in size" if np.isfinite(values[number]) else ""
             or_not = ", or -inf" if entry[number] else ""
             raise GraphError(
-                f"parameter {self.where(number)} must be finite{or_not}; got {values[number]}"
+                f"parameter {self.where(number)} must be finite{size}{or_not}; got {values[number]}"
             )
 
     def find(self, name: str) -> Parameter:

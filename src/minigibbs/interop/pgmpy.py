@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigibbs.errors import FormatError, GraphError
-from minigibbs.formats.networks import conditionals
+from minigibbs.formats.networks import conditionals, row_error
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble
 from minigibbs.graph.checks import as_array
@@ -46,7 +46,8 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
     Raises
     ------
     GraphError
-        If the model is of another kind, or every state has probability 0.
+        If the model is of another kind, a CPD does not sum to 1 within 0.01, or every state has
+        probability 0.
 
     Examples
     --------
@@ -159,7 +160,7 @@ def _to_network(graph: FactorGraph) -> Any:
 
 def _factors(model: Any) -> list[Any]:
     """Return the tables of a model, conditional or not."""
-    cpds = hasattr(model, "get_cpds")
+    cpds = hasattr(model, "get_cpds") and not isinstance(model, type)
     found = model.get_cpds() if cpds else getattr(model, "factors", None)
     if not isinstance(found, Iterable):
         raise GraphError(
@@ -225,4 +226,10 @@ def _table(
         raise GraphError(
             f"{where}: values must be finite and not negative, got {table[tuple(bad[0])]} at {at}"
         )
+    if hasattr(factor, "get_evidence"):  # a TabularCPD
+        child, *parents = factor.variables
+        labels = {v: list(map(str, states[number[v]])) for v in factor.variables}
+        wrong = row_error(table, child, parents, labels)
+        if wrong is not None:
+            raise GraphError(f"CPD of {child!r}: {wrong}")
     return TableFactor(scope, table)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigibbs.errors import FormatError, GraphError
-from minigibbs.formats.networks import conditionals
+from minigibbs.formats.networks import conditionals, row_error
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble
 from minigibbs.graph.domains import all_values
@@ -43,7 +43,8 @@ def from_pyagrum(model: Any, floor: float | None = None) -> FactorGraph:
     Raises
     ------
     GraphError
-        If the model is of another kind, or every state has probability 0.
+        If the model is of another kind, a conditional table does not sum to 1 within 0.01, or every
+        state has probability 0.
 
     Examples
     --------
@@ -66,6 +67,12 @@ def from_pyagrum(model: Any, floor: float | None = None) -> FactorGraph:
                 f"factor of {', '.join(map(repr, tensor.names))}: values must be finite and not "
                 f"negative, got {table[~((table >= 0) & np.isfinite(table))][0]}"
             )
+        if hasattr(model, "cpt"):
+            child, *parents = tensor.names
+            states = {name: labels[number[name]] for name in tensor.names}
+            wrong = row_error(np.moveaxis(table, -1, 0), child, parents[::-1], states)
+            if wrong is not None:
+                raise GraphError(f"cpt of {child!r}: {wrong}")
         factors.append(TableFactor(scope, table))
     sizes = np.array([len(labels[k]) for k in range(len(ids))], dtype=np.int32)
     try:
@@ -161,7 +168,8 @@ def _arranged(table: Any, members: list[str], names: tuple[str, ...]) -> Any:
 def _ids(model: Any) -> list[Any]:
     needed = ("nodes", "variable", "names")
     kind = hasattr(model, "cpt") or (hasattr(model, "factors") and hasattr(model, "factor"))
-    if not (kind and all(hasattr(model, name) for name in needed)) or hasattr(model, "utility"):
+    kind &= not isinstance(model, type) and not hasattr(model, "utility")
+    if not (kind and all(hasattr(model, name) for name in needed)):
         raise GraphError(
             f"expected a pyagrum.BayesNet or MarkovRandomField, got {type(model).__name__}"
         )

@@ -9,26 +9,20 @@ there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import GraphError, MissingDependencyError, TooLargeError
-from minigibbs.exact.elimination import EliminationTree
-from minigibbs.graph.factors.base import FREE
+from minigibbs.errors import GraphError, MissingDependencyError
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.parameters import Frame
 from minigibbs.interop.common import require_positive
-from minigibbs.learning.chains import Chains, Threads
-from minigibbs.learning.device import DeviceChains
-from minigibbs.learning.exact import Eliminated, Enumerated
-from minigibbs.learning.placing import model_chains
+from minigibbs.learning.chains import Threads, seed_of
 from minigibbs.running.request import check_counts, entropy_of
-from minigibbs.samplers.registry import CPU, CUDA, learned_layout
+from minigibbs.samplers.registry import CPU
 from minigibbs.system.boundary import checked
 
 try:
@@ -36,12 +30,9 @@ try:
 except ImportError:
     raise MissingDependencyError('torch is not installed: pip install "minigibbs[torch]"') from None
 
-__all__ = ["Expectations", "Moments", "expectations"]
+from minigibbs.interop.torch_solvers import Exact, Plan, Result, Sampled
 
-_EXACT_SECONDS = 0.2  # elimination is chosen if it takes at most this time per model
-_STEP = 1e-4  # step of the central difference of exact moments
-_GROUPS = 16  # groups of chains, whose spread gives standard errors
-_CHUNK = 2**22  # statistics that are computed at a time
+__all__ = ["Expectations", "Moments", "expectations"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,209 +72,6 @@ class Moments:
     log_z: torch.Tensor | None
     exact: bool
     gradient_error: dict[str, torch.Tensor] = field(default_factory=dict)
-
-
-class Result(NamedTuple):
-    """The moments of one model, and the data for its gradient."""
-
-    values: NDArray[np.float64]  # the parameters
-    log_z: float  # NaN if unknown
-    mean: torch.Tensor
-    error: torch.Tensor
-    states: Any = ()  # [group of chains] states of sampled moments
-
-
-class Exact:
-    """Exact moments, and products with the exact covariance."""
-
-    def __init__(self, graph: FactorGraph) -> None:
-        self._law = Enumerated(graph) if Enumerated.possible(graph) else Eliminated(graph)
-        self._nothing = np.full(len(graph), FREE, dtype=np.int32)
-
-    @staticmethod
-    def possible(graph: FactorGraph) -> bool:
-        """Return whether exact moments are fast."""
-        if Enumerated.possible(graph):
-            return True
-        try:
-            return EliminationTree.of(graph).seconds <= _EXACT_SECONDS
-        except TooLargeError:
-            return False
-
-    def moments(self, values: NDArray[np.float64]) -> Result:
-        """Return the moments at some parameters."""
-        log_z, mean = self._law.of(values, self._nothing)
-        if log_z == -math.inf:
-            raise GraphError("every state has probability 0 at these parameters")
-        found = torch.from_numpy(mean)
-        return Result(values, log_z, found, torch.zeros_like(found))
-
-    def product(self, at: Result, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the covariance of the statistics times a vector, and its standard error of 0."""
-        found = torch.from_numpy(self._product(at, vector.cpu().numpy()))
-        return found, torch.zeros_like(found)
-
-    def _product(self, at: Result, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        if isinstance(self._law, Enumerated):
-            energy = self._law.log_potential(at.values)
-            law = np.exp(energy - energy.max())
-            law /= law.sum()
-            along = self._law.rows @ vector
-            found: NDArray[np.float64] = self._law.rows.T @ (law * (along - law @ along))
-            return found
-        size = float(np.abs(vector).max(initial=0.0))
-        if not size:
-            return np.zeros(len(vector))
-        step = _STEP * vector / size
-        ends = [self._law.of(at.values + side * step, self._nothing)[1] for side in (1, -1)]
-        return (ends[0] - ends[1]) * (size / (2 * _STEP))
-
-
-class OnHost:
-    """Statistics of states on the host, computed by compiled code."""
-
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-
-    def read(self, chains: Chains) -> NDArray[Any]:
-        """Return a copy of the states of all chains."""
-        return chains.states().copy()
-
-    def grouped(self, drawn: list[NDArray[Any]], groups: int) -> Any:
-        """Return some draws [chain, variable] as [group of chains, state, variable]."""
-        used = len(drawn[0]) // groups * groups
-        states = np.stack(drawn, axis=1)[:used]
-        return states.reshape(groups, -1, states.shape[-1])
-
-    def summed(self, states: NDArray[Any], weight: torch.Tensor) -> torch.Tensor:
-        """Return the sum of weight times statistics over some states."""
-        return torch.from_numpy(self._frame.summed(states, weight.numpy()))
-
-    def along(self, states: NDArray[Any], vector: torch.Tensor) -> torch.Tensor:
-        """Return the statistics of each state times a vector."""
-        frame, by = self._frame, vector.numpy()
-        step = max(1, _CHUNK // max(frame.size, 1))
-        parts = [states[k : k + step] for k in range(0, len(states), step)]
-        return torch.from_numpy(np.concatenate([frame.statistics(one) @ by for one in parts]))
-
-
-class OnCard:
-    """Statistics of states on a GPU, computed by PyTorch; the states stay there as bits.
-
-    Every statistic is a sum of counts. A count is whether a state has two given values at once.
-    """
-
-    def __init__(self, frame: Frame, device: Any) -> None:
-        counted, self._frame = frame.counted, frame
-        parts = (counted.one, counted.other, counted.number)
-        self._one, self._other, self._number = (
-            torch.as_tensor(part.astype(np.int64), device=device) for part in parts
-        )
-        self._scale = torch.as_tensor(counted.scale, device=device)
-        self._constant = torch.as_tensor(frame.constant, device=device)
-
-    def read(self, chains: DeviceChains) -> torch.Tensor:
-        """Return [chain, value of a variable] whether the chain has the value."""
-        words = torch.as_tensor(chains.marks(self._frame)).to(self._one.device)
-        return unpacked(words, len(chains))
-
-    def grouped(self, drawn: list[torch.Tensor], groups: int) -> torch.Tensor:
-        """Return some draws [chain, value] as [group of chains, state, value]."""
-        used = len(drawn[0]) // groups * groups
-        states = torch.stack(drawn, dim=1)[:used]
-        return states.reshape(groups, -1, states.shape[-1])
-
-    def summed(self, states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Return the sum of weight times statistics over some states."""
-        total = self._constant * weight.sum()
-        for part, together in self._together(states):
-            counts = weight @ together.to(weight.dtype)
-            total.index_add_(0, self._number[part], counts * self._scale[part])
-        return total
-
-    def along(self, states: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-        """Return the statistics of each state times a vector."""
-        found = (self._constant @ vector).repeat(len(states))
-        for part, together in self._together(states):
-            by = vector[self._number[part]] * self._scale[part]
-            found += together.to(vector.dtype) @ by
-        return found
-
-    def _together(self, states: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yield [state, count] whether both values are present, for some counts at a time."""
-        step = max(1, _CHUNK // max(len(states), 1))
-        for first in range(0, len(self._one), step):
-            part = slice(first, first + step)
-            yield part, states[:, self._one[part]] & states[:, self._other[part]]
-
-
-def unpacked(words: torch.Tensor, chains: int) -> torch.Tensor:
-    """Return [chain, value] the bits of words [word, value], each with 32 chains."""
-    places = torch.arange(32, dtype=torch.int32, device=words.device)
-    bits = (words[:, None, :] >> places[:, None]) & 1
-    return bits.reshape(-1, words.shape[1])[:chains].bool()
-
-
-class Sampled:
-    """Moments and covariances from persistent chains."""
-
-    def __init__(self, graph: FactorGraph, plan: _Plan, seed: int, device: Any) -> None:
-        self._plan, card = plan, device.type == CUDA
-        backend = CUDA if card else CPU
-        self._chains = model_chains(graph, None, plan.chains, seed, plan.threads, backend)
-        self._of: Any = OnCard(graph.frame, device) if card else OnHost(graph.frame)
-        self._fresh = True
-
-    @staticmethod
-    def place(graph: FactorGraph, device: Any) -> Any:
-        """Return the device of the chains for tensors on a device: the same one, or the CPU."""
-        there = device.type == CUDA and learned_layout(graph) is not None and graph.frame.countable
-        return device if there else torch.device(CPU)
-
-    def moments(self, values: NDArray[np.float64]) -> Result:
-        """Return the moments at some parameters; chains continue from their latest states."""
-        plan = self._plan
-        self._chains.set_weights(values)
-        self._chains.sweep(plan.warmup if self._fresh else plan.sweeps)
-        self._fresh = False
-        drawn = []
-        for _ in range(plan.draws):
-            self._chains.sweep(plan.sweeps)
-            drawn.append(self._of.read(self._chains))
-        states = self._of.grouped(drawn, min(_GROUPS, plan.chains))
-        each = []
-        for some in states:
-            weight = torch.full((len(some),), 1 / len(some), dtype=torch.float64)
-            each.append(self._of.summed(some, weight.to(getattr(some, "device", CPU))))
-        found = torch.stack(each)
-        return Result(values, math.nan, found.mean(dim=0), spread(found), states)
-
-    def product(self, at: Result, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the covariance of the statistics times a vector, and its standard error."""
-        vector, count = vector.to(at.mean.device), len(at.states[0])
-        along = torch.stack([self._of.along(some, vector) for some in at.states])
-        along -= along.mean()
-        total = along.numel()
-        each = []
-        for some, weight in zip(at.states, along / count, strict=True):
-            each.append(self._of.summed(some, weight) - weight.sum() * at.mean)
-        found = torch.stack(each) * (total / max(total - 1, 1))
-        return found.mean(dim=0), spread(found)
-
-
-def spread(each: torch.Tensor) -> torch.Tensor:
-    """Return the standard error of the mean of independent groups [group, ...]; NaN for one."""
-    if len(each) < 2:
-        return torch.full_like(each[0], math.nan)
-    return each.std(dim=0) / math.sqrt(len(each))
-
-
-class _Plan(NamedTuple):
-    chains: int
-    sweeps: int
-    draws: int
-    warmup: int
-    threads: Threads
 
 
 @checked(GraphError)
@@ -355,7 +143,7 @@ class Expectations:
         self.graph = graph
         self.exact = Exact.possible(graph) if exact is None else exact
         self._seed = entropy_of(seed)
-        self._plan = _Plan(chains, sweeps, draws, warmup, Threads(threads))
+        self._plan = Plan(chains, sweeps, draws, warmup, Threads(threads))
         self._solvers: dict[Any, list[Exact | Sampled]] = {}  # by device
 
     def __call__(self, parameters: Mapping[str, Any]) -> Moments:
@@ -365,8 +153,9 @@ class Expectations:
         ----------
         parameters : mapping of tensors
             Tensors by name, in the shapes of `graph.parameters`, or with a leading batch axis. A
-            parameter without a batch axis is shared by all models of the batch. Parameters that are
-            not given keep the graph's values.
+            parameter without a batch axis is shared by all models of the batch. A tensor without
+            axes is one number for all entries. Parameters that are not given keep the graph's
+            values.
 
         Returns
         -------
@@ -414,7 +203,7 @@ class Expectations:
         if self.exact:
             return Exact(self.graph)
         place = Sampled.place(self.graph, device)
-        return Sampled(self.graph, self._plan, self._seed + number, place)
+        return Sampled(self.graph, self._plan, seed_of((self._seed, number)), place)
 
     def _flat(self, parameters: Mapping[str, Any]) -> tuple[torch.Tensor, bool]:
         """Return all parameters as [model, parameter], and whether there is a batch."""
@@ -432,10 +221,10 @@ class Expectations:
                 )
             if given.layout != torch.strided:
                 raise GraphError(f"parameter {name!r} must be a dense tensor, got {given.layout}")
-            if tuple(given.shape) != shape and tuple(given.shape[1:]) != shape:
+            if given.ndim and tuple(given.shape) != shape and tuple(given.shape[1:]) != shape:
                 raise GraphError(
                     f"parameter {name!r} must have shape {shape}, or that with a batch axis before "
-                    f"it; got {tuple(given.shape)}"
+                    f"it, or be one number for all; got shape {tuple(given.shape)}"
                 )
         kind, device = _kind(parameters)
         sizes = {
@@ -451,7 +240,7 @@ class Expectations:
             given = parameters.get(one.name)
             if given is None:
                 given = torch.as_tensor(np.array(known[one.name]))
-            if given.ndim == len(one.shape):
+            if given.ndim <= len(one.shape):
                 given = given.expand(count, *one.shape)
             parts.append(given.reshape(count, math.prod(one.shape)).to(device, kind))
         return torch.cat(parts, dim=1), bool(sizes)
@@ -514,7 +303,10 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
         found, errors = [], []
         along, times = mean.detach().to(torch.float64), log_z.detach().tolist()
         for at, solver, vector, share in zip(ctx.results, ctx.solvers, along, times, strict=False):
-            product, error = solver.product(at, vector)
+            if torch.isfinite(vector).all():
+                product, error = solver.product(at, vector)
+            else:
+                product = error = torch.full_like(at.mean, math.nan)
             found.append(product + (share * at.mean if share else 0.0))
             errors.append(error)
         ctx.report(_stacked(errors, mean))

@@ -14,7 +14,8 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Points, Unary
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import require_positive
-from minigibbs.interop.torch import first_only, spread
+from minigibbs.interop.torch import first_only
+from minigibbs.interop.torch_solvers import spread
 from minigibbs.learning.chains import seed_of
 from minigibbs.running.api import sample
 from minigibbs.running.request import Record, check_counts, entropy_of

@@ -53,6 +53,18 @@ def to_numpy(given: Any) -> Any:
         return _widened(given)
 
 
+def to_scalar(given: Any) -> Any:
+    """Convert an array without axes, such as an element of a tensor, to a Python number.
+
+    Other values are returned unchanged.
+
+    >>> to_scalar(np.array(2)), to_scalar("yes")
+    (2, 'yes')
+    """
+    found = to_numpy(given)
+    return found.item() if isinstance(found, np.ndarray) and not found.ndim else given
+
+
 def _widened(given: Any) -> Any:
     """Convert an array on the CPU to NumPy, in a type that NumPy has."""
     try:
