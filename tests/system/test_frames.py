@@ -210,3 +210,9 @@ def test_columns_that_do_not_fit_into_memory_are_refused():
     rows = np.broadcast_to(np.int8(0), 10**12)
     with pytest.raises(mg.TooLargeError, match=r"a column of 1,000,000,000,000 rows needs"):
         as_column(rows, "frame")
+
+
+def test_a_result_with_a_method_columns_is_no_frame():
+    answers = mg.infer_many(mg.FactorGraph([2], []), {0: [1]}, progress=False)
+    with pytest.raises(mg.GraphError, match="expected columns by name, got Answers"):
+        column_of(answers, "a")

@@ -13,6 +13,7 @@ from minigibbs.errors import GraphError, SampleError, TooLargeError
 from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.results.answers import Answers
 from minigibbs.system import memory as machine
 from minigibbs.system.arrays import to_numpy
@@ -95,6 +96,7 @@ def infer_many(
             flat, log_z, whole = _answer(graph, rows, budget)
         else:
             flat, log_z, whole = _elsewhere(graph, rows, budget, executor)
+    warn_of_rounding(graph, whole)
     return Answers(graph.domains, flat, log_z, log_z - whole, clock.spent)
 
 
@@ -106,7 +108,9 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
         columns = {name: column_of(frame, name, "frame", SampleError).tolist() for name in names}
     else:
         try:
-            array = np.asarray(to_numpy(frame))
+            given = to_numpy(frame)
+            masked = isinstance(given, np.ma.MaskedArray)  # None in lists of its columns
+            array = given if masked else np.asarray(given)
         except ValueError as error:  # rows of several lengths
             raise SampleError(f"frame must be a table: {error}") from None
         if array.ndim != 2 or array.shape[1] != len(graph):
@@ -192,7 +196,7 @@ def _together(
         whole = tree.upward()
         for variable in np.flatnonzero(tree.sizes == 1).tolist():
             flat[:, first[variable] + tree.values(variable)] = 1.0
-        batch = int(min(max(_BATCH_BYTES / (8 * tree.plan.entries), 1), _MOST_ROWS))
+        batch = int(min(max(_BATCH_BYTES / (8 * max(tree.plan.entries, 1)), 1), _MOST_ROWS))
         for begin in range(0, len(rows), batch):
             current().check()
             some = slice(begin, begin + batch)
