@@ -167,3 +167,9 @@ def test_probabilities_that_rounding_hides_are_warned_of(factors):
     answer = mg.infer(graph, progress=False)
     with pytest.warns(UserWarning, match="rounding changes log-odds"):
         answer.probability({0: 1})
+
+
+def test_a_graph_without_possible_states_is_refused():
+    table = mg.Table([[0, 1]], np.full((1, 2, 2), -np.inf))
+    with pytest.raises(mg.GraphError, match="probability 0"):
+        mg.infer_many(mg.FactorGraph([2, 2], [table]), {0: [0, None]}, progress=False)

@@ -352,3 +352,8 @@ def test_masked_cells_and_strange_seeds_are_refused():
     for seed in (np.timedelta64(1, "D"), -1):
         with pytest.raises(mg.LearnError, match="random_state"):
             BoltzmannMachine(steps=2, random_state=seed).fit(rows.data)
+
+
+def test_hidden_units_that_do_not_fit_into_memory_are_refused():
+    with pytest.raises(mg.TooLargeError, match="hidden units"):
+        RestrictedBoltzmannMachine(n_components=2**63, steps=2).fit([[0, 1], [1, 0]])
