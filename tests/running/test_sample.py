@@ -141,8 +141,8 @@ def test_segments_near_a_deadline_are_short(monkeypatch):
 
     monkeypatch.setattr(running.Group, "pace", note)
     mg.sample_until(ZOO["potts"], ess=10**9, max_time=0.5, seed=1, progress=False)
-    assert max(wanted) <= 0.05  # a tenth of the time left
-    assert wanted[-1] < max(wanted)
+    assert wanted
+    assert all(0.01 <= seconds <= 0.05 for seconds in wanted)  # a tenth of the time left
 
 
 def test_another_seed_gives_other_draws_and_chains_differ():
