@@ -378,3 +378,14 @@ def test_some_factors_of_a_dense_graph_show_that_it_is_hopeless(monkeypatch):
     with pytest.raises(mg.TooLargeError, match="numbers or more"):
         mg.log_partition(mg.FactorGraph([2] * 400, [mg.Ising(i, j, 0.1)]), progress=False)
     assert sum(counted) < len(i) / 2
+
+
+@pytest.mark.parametrize(
+    "ask", [mg.exact_marginals, mg.log_partition, lambda g, m: mg.exact_draws(g, 2, 1, m)]
+)
+@pytest.mark.parametrize(
+    ("memory", "message"), [(-1, "positive"), (0.0, "positive"), (8, "8 B hold 1")]
+)
+def test_memory_that_holds_no_table_is_refused(ask, memory, message):
+    with pytest.raises(mg.MinigibbsError, match=message):
+        ask(mg.models.ising_lattice(side=5, beta=0.3), memory)

@@ -249,3 +249,9 @@ def test_impossible_and_invalid_soft_evidence():
     sampled = mg.infer(graph, "1s", exact=False, seed=1, progress=False)
     with pytest.raises(mg.SampleError, match="exact"):
         sampled.likelihood({1: [0.5, 0.5]})
+
+
+def test_a_likelihood_beyond_all_numbers_is_refused():
+    answer = mg.infer(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
+    with pytest.raises(mg.SampleError, match="too large for a number"):
+        answer.likelihood({0: [1e300, 1e300], 1: [1e300, 1e300]})

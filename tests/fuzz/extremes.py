@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 
 import minigibbs as mg
-from tests.fuzz import graphs
+from tests.fuzz import graphs, queries
 from tests.settings import SETTINGS, SWEEPS
 
 RIGHT, WARNED, REFUSED = "right", "warned", "refused"
@@ -36,6 +36,10 @@ def check(rng: random.Random) -> str:
     try:
         truth = marginals(graph)
         found = [exactly(graph, truth, method) for method in EXACT]
+        if truth is not None:
+            whole = queries.truth_of(graph)
+            asked = [*queries.EXACT, rng.choice(queries.SEARCHES)]
+            found += [queried(graph, whole, query, rng) for query in asked]
         names = sampler_names(graph)
         for _ in range(METHODS):
             found.append(sampled(graph, truth, rng.choice(names), rng))
@@ -96,6 +100,23 @@ def exactly(graph, truth, method) -> str:
         return WARNED
     off = float(np.abs(found - truth).max())
     assert off < EXACT_ERROR, f"WRONG: exact marginals are off by {off:.2g}"
+    return RIGHT
+
+
+def queried(graph, truth, query, rng) -> str:
+    """Return the outcome of a question about a graph."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            error, own = query(graph, truth, rng)
+        except mg.MinigibbsError as refusal:
+            if query in queries.MAY_REFUSE:
+                return REFUSED
+            name = query.__name__
+            raise AssertionError(f"WRONG: {name} refused for no reason: {refusal}") from refusal
+    if own or any(one.category is UserWarning for one in said):
+        return WARNED
+    assert error <= 1.0, f"WRONG: {query.__name__} is off by {error:.2g} times what is allowed"
     return RIGHT
 
 

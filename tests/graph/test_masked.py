@@ -52,6 +52,10 @@ ENTRIES = {
     "start": lambda: mg.sample(PAIR, sweeps=1, start=masked(0, 1), **QUIET),
     "reference": lambda: mg.sample(PAIR, sweeps=1, reference=ones(2, 2), **QUIET),
     "row weights": lambda: mg.learn(PAIR, [[0, 1], [1, 1]], "exact", weights=masked(1.0, 9.0)),
+    "likelihoods": lambda: PAIR.with_likelihoods({0: masked(0.5, 0.5)}),
+    "soft evidence": lambda: mg.infer(PAIR).likelihood({0: masked(0.5, 0.5)}),
+    "a distribution": lambda: mg.theory.transition(PAIR, mg.Gibbs()).marginal(ones(4)),
+    "leak": lambda: mg.add_noisy_max(PAIR, [mg.NoisyMax(1, {0: 0.5}, masked(0.1, 0.9))]),
     "marginals": lambda: uai.write_marginals([masked(0.5, 0.5)], "never-written.MAR"),
 }
 
@@ -62,6 +66,14 @@ def test_masked_values_are_refused(entry, tmp_path, monkeypatch):
     with pytest.raises(mg.MinigibbsError, match="masked"):
         ENTRIES[entry]()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_masked_cell_of_evidence_is_unobserved():
+    rows = np.ma.array([[1, 1], [0, 0]], mask=[[False, True], [False, False]])
+    found = mg.infer_many(PAIR, rows, progress=False)
+    expected = mg.infer_many(PAIR, {0: [1, 0], 1: [None, 0]}, progress=False)
+    assert np.array_equal(found.marginal(1), expected.marginal(1))
+    assert np.array_equal(found.log_probability, expected.log_probability)
 
 
 def test_a_mask_that_hides_nothing_is_no_obstacle():

@@ -155,3 +155,28 @@ def test_rows_that_do_not_fit_into_memory_are_refused(frame, message):
     graph = mg.FactorGraph([10**7] * 3, [])
     with pytest.raises(mg.TooLargeError, match=message):
         mg.infer_many(graph, frame)
+
+
+def test_rows_of_a_graph_whose_variables_are_all_clamped():
+    clamped = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1.0)]).condition({0: 1, 1: 0})
+    answers = mg.infer_many(clamped, {0: [None, 1]}, progress=False)
+    assert answers.log_probability.tolist() == [0.0, 0.0]
+    assert answers.marginal(0).tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "factors", [[mg.Unary([0], [[1e16] * 3])], [mg.Unary([0], [[1e16, 0, 1]])]]
+)
+def test_probabilities_that_rounding_hides_are_warned_of(factors):
+    graph = mg.FactorGraph([3, 2], factors)
+    with pytest.warns(UserWarning, match="rounding changes log-odds"):
+        mg.infer_many(graph, {0: [1]}, progress=False)
+    answer = mg.infer(graph, progress=False)
+    with pytest.warns(UserWarning, match="rounding changes log-odds"):
+        answer.probability({0: 1})
+
+
+def test_a_graph_without_possible_states_is_refused():
+    table = mg.Table([[0, 1]], np.full((1, 2, 2), -np.inf))
+    with pytest.raises(mg.GraphError, match="probability 0"):
+        mg.infer_many(mg.FactorGraph([2, 2], [table]), {0: [0, None]}, progress=False)

@@ -360,3 +360,17 @@ def test_wide_models_are_sampled():
     found = _sampled(graph, codes, check_random_state(0)).mean(axis=0)
     exact = mg.infer(graph.condition({0: 1}), progress=False).shares.pooled
     assert found == pytest.approx(exact, abs=0.06)  # 10,000 correlated draws: above 5 deviations
+
+
+def test_masked_cells_and_strange_seeds_are_refused():
+    rows = np.ma.array([[0, 0], [1, 1], [0, 1]], mask=np.eye(3, 2))
+    with pytest.raises(mg.LearnError, match=r"filled\(np.nan\)"):
+        CategoricalImputer().fit(rows)
+    for seed in (np.timedelta64(1, "D"), -1):
+        with pytest.raises(mg.LearnError, match="random_state"):
+            BoltzmannMachine(steps=2, random_state=seed).fit(rows.data)
+
+
+def test_hidden_units_that_do_not_fit_into_memory_are_refused():
+    with pytest.raises(mg.TooLargeError, match="hidden units"):
+        RestrictedBoltzmannMachine(n_components=2**63, steps=2).fit([[0, 1], [1, 0]])

@@ -126,6 +126,13 @@ def test_calls_without_a_bar_show_stages(monkeypatch):
     mg.infer_many(ZOO["ising"], np.full((2, len(ZOO["ising"])), np.nan))
     assert seen == [("reading rows", True), ("answering 2 rows", True)]
     seen.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few data
+        fit = mg.learn(SPINS, [[0, 0, 1]], method="exact", progress=False)
+    seen.clear()
+    fit.log_likelihood([[0, 0, 1]])
+    assert seen[0] == ("computing log-likelihoods", True)
+    seen.clear()
     mg.repair({"a": ["x", "y"] * 5, "b": ["1", "2"] * 5}, progress=False)
     stages = ["reading the table", "learning what speaks for values", "repairing cells"]
     assert [one for one in seen if one[0] in stages] == [(text, False) for text in stages]

@@ -132,6 +132,19 @@ def test_the_clock_decides_how_long_segments_are(monkeypatch):
     assert made[:3] == [16, 128, 1024]
 
 
+def test_segments_near_a_deadline_are_short(monkeypatch):
+    wanted, original = [], running.Group.pace
+
+    def note(group, took, seconds):
+        wanted.append(seconds)
+        original(group, took, seconds)
+
+    monkeypatch.setattr(running.Group, "pace", note)
+    mg.sample_until(ZOO["potts"], ess=10**9, max_time=0.5, seed=1, progress=False)
+    assert wanted
+    assert all(0.01 <= seconds <= 0.05 for seconds in wanted)  # a tenth of the time left
+
+
 def test_another_seed_gives_other_draws_and_chains_differ():
     a, b = (sample(ZOO["potts"], updates=400, chains=3, seed=seed) for seed in (1, 2))
     assert (a.draws != b.draws).any()

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy import stats
 
 import minigibbs as mg
@@ -69,3 +70,15 @@ def test_min_gibbs_with_hundreds_of_weak_draws():
     states, _, _ = advance_each(graph, sampler, starts, 8, seed=75, carried=carried)
     assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.3
+
+
+@pytest.mark.parametrize("kind", [mg.MinGibbs, mg.DoubleMinGibbs])
+def test_weights_whose_squares_are_0_have_a_batch(kind):
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e-300)])
+    assert kind().estimator_for(graph).batch == 1e-9
+
+
+def test_masked_parameters_of_an_estimator_are_refused():
+    masked = np.ma.array([0.5, 1.0], mask=[False, True])
+    with pytest.raises(mg.SampleError, match="masked"):
+        mg.CustomEstimator(njit(lambda *_: 0.0), masked)

@@ -247,3 +247,9 @@ def test_numbers_of_two_types_and_huge_numbers_fit_into_new_frames():
     found = frame_like(polars.DataFrame({"a": [1]}), {"b": [1, 2.5], "c": [10**30, None]})
     assert found["b"].to_list() == [1.0, 2.5]
     assert found["c"].to_list() == [str(10**30), None]
+
+
+def test_a_result_with_a_method_columns_is_no_frame():
+    answers = mg.infer_many(mg.FactorGraph([2], []), {0: [1]}, progress=False)
+    with pytest.raises(mg.GraphError, match="expected columns by name, got Answers"):
+        column_of(answers, "a")

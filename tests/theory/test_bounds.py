@@ -273,3 +273,16 @@ def test_a_chain_with_two_laws_is_refused():
     chain = theory.Transition(np.eye(2), np.arange(2), np.zeros(2), None, everything)
     with pytest.raises(ValueError, match="more than one stationary distribution"):
         chain.stationary()
+
+
+def test_distributions_that_take_too_long_are_refused(monkeypatch):
+    monkeypatch.setattr("minigibbs.theory.bounds._TRIED", 0.0)
+    monkeypatch.setattr("minigibbs.theory.bounds._MOST_SECONDS", 1e-6)
+    with pytest.raises(mg.TooLargeError, match="would take about"):
+        mg.theory.lemma_2_repaired(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), 0.3, 0.05)
+
+
+def test_a_gap_of_zero_is_no_baseline():
+    locked = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e3)])
+    with pytest.raises(mg.SampleError, match="do not connect all states"):
+        mg.theory.promise(locked, mg.PoissonGibbs(slowdown=1.5))

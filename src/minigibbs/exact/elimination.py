@@ -98,6 +98,8 @@ def exact_marginals(
 def _tree(
     graph: FactorGraph, memory: float | None, progress: bool, draws: bool = False
 ) -> EliminationTree:
+    if memory is not None and not memory > 0:
+        raise SampleError(f"memory must be a positive number of bytes, got {memory!r}")
     with Stage("looking for an elimination order", progress):
         return EliminationTree.of(graph, memory, draws=draws)
 

@@ -94,7 +94,7 @@ def order_variables(
     bits = np.log2(sizes.astype(np.float64))
     members = np.flatnonzero(sizes > 1)
     scopes = list(scopes)
-    enough = math.ceil(_ENOUGH * math.log2(most)) * max(len(members), 1)
+    enough = math.ceil(_ENOUGH * math.log2(max(most, 2.0))) * max(len(members), 1)
     for scope in scopes:  # some factors may show that all are hopeless
         if len(scope) > 2 * enough:
             some = scope[:: len(scope) // enough]

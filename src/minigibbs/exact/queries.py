@@ -14,6 +14,7 @@ from minigibbs.exact.contraction import LARGEST
 from minigibbs.exact.elimination import EliminationTree, possible
 from minigibbs.graph.factors import Table
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.rounding import warn_of_rounding
 
 
 def joint_marginal(
@@ -76,6 +77,7 @@ def log_evidence(
     graph: FactorGraph, evidence: Mapping[int | str, Any], log_z: float, memory: float | None = None
 ) -> float:
     """Return the logarithm of the probability of evidence in a graph with a known log Z."""
+    warn_of_rounding(graph, log_z)
     tree = EliminationTree.of(graph.condition(evidence), memory)
     with tree.reserved():
         return min(tree.upward() - log_z, 0.0)
@@ -88,6 +90,7 @@ def log_likelihood(
     memory: float | None = None,
 ) -> float:
     """The logarithm of the expected product of likelihoods, given as one logarithm per value."""
+    warn_of_rounding(graph, log_z)
     tree = EliminationTree.of(graph, memory, joint=tuple((v,) for v in logs))
     with tree.reserved():
         left = {v: some[tree.values(v)] for v, some in logs.items()}

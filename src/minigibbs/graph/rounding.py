@@ -46,8 +46,13 @@ def rounding_warning(error: float) -> str | None:
     )
 
 
-def warn_of_rounding(graph: FactorGraph) -> None:
-    """Warn about too large weights, for results that cannot contain warnings."""
-    text = rounding_warning(graph.rounding_error)
+def warn_of_rounding(graph: FactorGraph, log_z: float = 0.0) -> None:
+    """Warn about too large weights, for results that cannot contain warnings.
+
+    Probabilities that are differences of log Z also have the rounding error of `log_z`, to which a
+    single factor with a large constant is enough.
+    """
+    error = abs(log_z) * float(np.finfo(np.float64).eps) if np.isfinite(log_z) else 0.0
+    text = rounding_warning(max(graph.rounding_error, error))
     if text is not None:
         warnings.warn(text, stacklevel=3)

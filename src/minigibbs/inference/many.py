@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, SampleError, TooLargeError
-from minigibbs.exact.elimination import EliminationTree, exact_answer
+from minigibbs.exact.elimination import EliminationTree, exact_answer, possible
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.results.answers import Answers
 from minigibbs.system import memory as machine
 from minigibbs.system.arrays import to_numpy
@@ -95,6 +96,7 @@ def infer_many(
             flat, log_z, whole = _answer(graph, rows, budget)
         else:
             flat, log_z, whole = _elsewhere(graph, rows, budget, executor)
+    warn_of_rounding(graph, whole)
     return Answers(graph.domains, flat, log_z, log_z - whole, clock.spent)
 
 
@@ -106,7 +108,9 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
         columns = {name: column_of(frame, name, "frame", SampleError).tolist() for name in names}
     else:
         try:
-            array = np.asarray(to_numpy(frame))
+            given = to_numpy(frame)
+            masked = isinstance(given, np.ma.MaskedArray)  # None in lists of its columns
+            array = given if masked else np.asarray(given)
         except ValueError as error:  # rows of several lengths
             raise SampleError(f"frame must be a table: {error}") from None
         if array.ndim != 2 or array.shape[1] != len(graph):
@@ -189,15 +193,15 @@ def _together(
     flat = np.zeros((len(rows), int(graph.sizes.sum(dtype=np.int64))))
     log_z = np.full(len(rows), -math.inf)
     with tree.reserved():
-        whole = tree.upward()
+        whole = possible(tree)
         for variable in np.flatnonzero(tree.sizes == 1).tolist():
             flat[:, first[variable] + tree.values(variable)] = 1.0
         batch = int(min(max(_BATCH_BYTES / (8 * max(tree.plan.entries, 1)), 1), _MOST_ROWS))
         for begin in range(0, len(rows), batch):
             current().check()
             some = slice(begin, begin + batch)
-            possible, weights = _weights(tree, rows[some], observed)
-            log_z[some] = np.where(possible, tree.upward_rows(weights), -math.inf)
+            allowed, weights = _weights(tree, rows[some], observed)
+            log_z[some] = np.where(allowed, tree.upward_rows(weights), -math.inf)
             for variable, marginals in tree.marginal_rows():
                 flat[some, first[variable] + tree.values(variable)] = marginals
     flat[log_z == -math.inf] = np.nan
@@ -208,15 +212,15 @@ def _weights(
     tree: EliminationTree, rows: NDArray[np.int64], observed: list[int]
 ) -> tuple[NDArray[np.bool_], dict[int, NDArray[np.float64]]]:
     """Return whether rows are possible, and log-weights [row, value] of observed variables."""
-    possible = np.ones(len(rows), dtype=np.bool_)
+    allowed = np.ones(len(rows), dtype=np.bool_)
     weights: dict[int, NDArray[np.float64]] = {}
     for variable in observed:
         values, given = tree.values(variable), rows[:, variable]
-        possible &= (given == FREE) | np.isin(given, values)
+        allowed &= (given == FREE) | np.isin(given, values)
         if len(values) > 1:
             agrees = (given[:, None] == values) | (given == FREE)[:, None]
             weights[variable] = np.where(agrees, 0.0, -np.inf)
-    return possible, weights
+    return allowed, weights
 
 
 def _one_by_one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from minigibbs.exact.queries import (
     log_likelihood,
     most_probable_values,
 )
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
@@ -36,6 +38,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable
 
 FORMAT = "minigibbs-answer-1"
+_LARGEST_LOG = math.log(sys.float_info.max)
 
 
 @checked(SampleError, init=False)
@@ -233,7 +236,8 @@ class Answer(Result):
             number = self.domains.index(variable)
             if number in logs:
                 raise SampleError(f"{self.domains.describe(number)} has soft evidence twice")
-            given, size = np.asarray(values, dtype=np.float64), int(graph.sizes[number])
+            size, rule = int(graph.sizes[number]), f"{self.domains.describe(number)}: likelihoods"
+            given = as_array(values, "iufb", f"{rule} must be numbers", SampleError).astype(float)
             if given.shape != (size,) or not np.isfinite(given).all() or (given < 0).any():
                 raise SampleError(
                     f"{self.domains.describe(number)} needs {size} likelihoods of at least 0, one "
@@ -241,7 +245,13 @@ class Answer(Result):
                 )
             with np.errstate(divide="ignore"):
                 logs[number] = np.log(given)
-        return math.exp(log_likelihood(graph, logs, self.log_z))
+        found = log_likelihood(graph, logs, self.log_z)
+        if found > _LARGEST_LOG:
+            raise SampleError(
+                f"the likelihood is e^{found:.4g}, too large for a number; give smaller ones, of "
+                "which only ratios matter"
+            )
+        return math.exp(found)
 
     def most_probable(self, *variables: int | str) -> tuple[dict[int | str, Any], float]:
         """Find the most probable joint value of some variables (marginal MAP).

@@ -21,6 +21,7 @@ from minigibbs.graph.parameters import Frame
 from minigibbs.results.likelihood import LogLikelihood, log_likelihood
 from minigibbs.system import files
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Stage
 from minigibbs.system.text import printable
 from minigibbs.system.watch import Watch
 
@@ -153,6 +154,7 @@ class Fit:
         standard_error: float = 0.05,
         max_time: float | None = None,
         seed: int = 0,
+        progress: bool = True,
     ) -> LogLikelihood:
         """Compute the mean log-likelihood of rows under the learned model, in nats.
 
@@ -173,6 +175,8 @@ class Fit:
             Time limit of sampling in seconds; sampling then ends with its current error.
         seed : int, default 0
             Seed of the draws.
+        progress : bool, default True
+            Whether to show progress if stderr is a terminal.
 
         Returns
         -------
@@ -196,9 +200,10 @@ class Fit:
             raise LearnError(f"standard_error must be positive, got {standard_error}")
         if seed < 0:
             raise LearnError(f"seed must not be negative, got {seed}")
-        data = read_data(self.graph, rows, columns, weights)
-        with Watch(max_time) as watch, watch.noted():
-            return log_likelihood(self.graph, data, standard_error, seed, watch)
+        with Stage("computing log-likelihoods", progress), Watch(max_time) as watch:
+            data = read_data(self.graph, rows, columns, weights)
+            with watch.noted():
+                return log_likelihood(self.graph, data, standard_error, seed, watch)
 
     @cached_property
     def not_determined(self) -> list[str]:

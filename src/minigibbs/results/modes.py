@@ -93,6 +93,8 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     -------
     Mode or None
     """
+    if int(run.clock.min()) < int((graph.evidence < 0).sum()):  # not one sweep
+        return None
     broken = _broken_symmetry(graph, run)
     if broken is not None:
         return broken
@@ -247,6 +249,10 @@ class _Search:
     state: NDArray[np.int64]  # the mode of the chains
     evaluations: int = field(default=0)
     probes: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        rows = self.model.rows
+        self.free = rows["end"] > rows["start"]  # of each variable, whether it has factors
 
     def around(
         self, seed: int, seen: NDArray[np.bool_]
@@ -418,12 +424,13 @@ class _Search:
     def _neighbors(self, variable: int) -> list[int]:
         """Return the free variables that share a factor with this one."""
         row, model = self.model.rows[variable], self.model
-        found = model.target[row["start"] : row["pair_end"]].tolist()
+        parts = [model.target[row["start"] : row["pair_end"]]]
         for number in model.target[row["pair_end"] : row["unary_begin"]]:
             factor = model.factors[number]
-            found += model.slots["variable"][factor["scope_start"] : factor["scope_end"]].tolist()
-        free = (v for v in found if v != variable)
-        return [v for v in free if model.rows[v]["end"] > model.rows[v]["start"]]
+            parts.append(model.slots["variable"][factor["scope_start"] : factor["scope_end"]])
+        found = np.concatenate(parts)
+        neighbors: list[int] = found[self.free[found] & (found != variable)].tolist()
+        return neighbors
 
     def _logs(
         self,

@@ -20,6 +20,7 @@ from minigibbs.running.plan import Plan
 __all__ = ["RECORDED", "Collected", "Counted", "Group", "State", "share_threads"]
 
 RECORDED = ("draws", "energy", "error", "observed", "levels")  # arrays with one row per record
+_LEAST_SECONDS = 0.01  # of a segment near a deadline
 _GROWTH = 8.0  # most growth of a segment over the one before
 
 
@@ -64,6 +65,7 @@ class Group(Ensemble):
         self.warmed = 0  # updates of each chain's warm-up so far
         self.middle = 0  # a clock at which a segment ends; 0 for none
         self.segment = self.first_segment
+        self._wanted = self.segment_seconds  # of the next segments
 
     @property
     @abstractmethod
@@ -167,8 +169,12 @@ class Group(Ensemble):
         self.advance(updates, recording)
         if not recording:
             self.warmed += updates
-        self.pace(time.perf_counter() - before, self.segment_seconds)
+        self.pace(time.perf_counter() - before, self._wanted)
         return updates * self.chains
+
+    def hurry(self, seconds: float) -> None:
+        """Let segments take at most `seconds`, but not so little that Python dominates."""
+        self._wanted = min(self.segment_seconds, max(seconds, _LEAST_SECONDS))
 
     def pace(self, took: float, wanted: float) -> None:
         """Adapt the segment length after `took` seconds; the next one should take `wanted`."""

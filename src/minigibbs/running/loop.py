@@ -28,6 +28,7 @@ from minigibbs.running.result import result
 from minigibbs.system.watch import TIME, Watch
 
 _PATIENCE = 0.5  # seconds to wait for a segment before the driver looks at the clock again
+_SHARE_OF_SEGMENT = 0.1  # of the time left: other processes make a longer segment even longer
 _GATHERED = 1e-7  # seconds to gather a row's counts of one value, and to compute its error
 _MOST_AFTERWARDS = 0.5  # of the time left, which saving and gathering may take
 
@@ -179,6 +180,7 @@ class Loop:
         """Submit the next segment of the groups that have one."""
         for group in groups:
             if not group.done:
+                group.hurry(_SHARE_OF_SEGMENT * self._watch.left)
                 self._running[self._runner.submit(group)] = group
 
     def keep(self) -> None:

@@ -233,6 +233,7 @@ def _power_tails(total_energy: float, delta: float, batch: float) -> float:
 
 _SHARES = np.geomspace(1e-5, 1.0 - 1e-3, 300)  # positions of c for Markov's inequality
 _POWERS = np.geomspace(0.1, 10.0, 200)
+_LEAST_BATCH = 1e-100  # products of smaller batches are 0 in double precision
 _MOST_EXACT = 1e9  # largest lambda for which differences of Poisson tails are precise
 
 
@@ -243,7 +244,7 @@ def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
     It is the smallest that `deviation_bound` accepts, or Bernstein's if that is smaller.
     """
     high = bernstein_batch(total_energy, delta, failure)
-    if not 0.0 < high <= 10.0 * MOST_BATCH:  # a fifth of it is too large as well
+    if not _LEAST_BATCH < high <= 10.0 * MOST_BATCH:  # a fifth of it is too large as well
         return high
     low = high / 1e3
     while high > low * (1.0 + 1e-6):

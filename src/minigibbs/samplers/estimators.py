@@ -19,6 +19,7 @@ from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.laws import Law, check_minibatches, merge, poisson_points
 from minigibbs.exact.transition import Joint
+from minigibbs.graph.checks import has_masked
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import factor_spans
 from minigibbs.kernels.alias import draw_alias
@@ -295,6 +296,8 @@ class CustomEstimator(Estimator):
                 "CustomEstimator: function must be compiled with numba.njit, got "
                 f"{type(self.function).__name__}"
             )
+        if has_masked(self.parameters):
+            raise SampleError("CustomEstimator: parameters must not have masked values")
 
     def prepare(self, graph: FactorGraph) -> Any:
         """Store the function and its parameters."""

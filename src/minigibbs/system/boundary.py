@@ -172,7 +172,7 @@ class Check:
         ):
             args, kwargs = self._own(args, kwargs)
         for name, value in zip(self.names, args, strict=False):
-            if name in expected and not expected[name].accepts(value):
+            if name in expected and not _accepts(expected[name], value):
                 self._refuse(name, value)
         for value in args[len(self.names) :]:
             if not self.rest.accepts(value):
@@ -180,7 +180,7 @@ class Check:
         for name, value in kwargs.items():
             if name not in self.known and not self.open:
                 raise TypeError(self._unknown(name))
-            if not expected.get(name, self.options).accepts(value):
+            if not _accepts(expected.get(name, self.options), value):
                 self._refuse(name, value)
         return args, kwargs
 
@@ -245,8 +245,20 @@ class Check:
             remedy = f"write [{shown(value, kind=False)}] for a list of one"
         if one.many == "mappings" and isinstance(value, list | tuple | np.ndarray):
             remedy = "write dict(enumerate(values)) for values in order"
+        if _is_masked(value):
+            remedy = "replace masked values with array.filled(value), or drop their rows"
         remedy = f"; {remedy}" if remedy else ""
         raise self.error(f"{self.title}: {name} must be {one.one}, got {_at(one, value)}{remedy}")
+
+
+def _accepts(one: Expected, value: Any) -> bool:
+    """Return whether a value matches; masked values are refused, except in data of any type."""
+    return one.accepts(value) and (one is ANYTHING or not _is_masked(value))
+
+
+def _is_masked(value: Any) -> bool:
+    """Return whether an array has masked entries, of which NumPy would use the numbers behind."""
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 
 def _is_scalar(kind: type) -> bool:

@@ -289,7 +289,8 @@ def _is_frame(given: Any) -> bool:
     if isinstance(given, np.ndarray | Mapping | list | tuple):
         return False
     kind = type(given)
-    return hasattr(kind, "columns") or hasattr(kind, "column_names")
+    columns = getattr(kind, "columns", None)  # a method of other classes
+    return (columns is not None and not callable(columns)) or hasattr(kind, "column_names")
 
 
 def _is_mapping(given: Any) -> bool:

@@ -9,13 +9,16 @@ versions.
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.laws import Law
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import (
     MGPMH,
@@ -43,6 +46,8 @@ from minigibbs.theory.transitions import Transition, sweep_gap, transition
 
 _MOST_DELTA = 1e100  # largest deviation of an estimate: its square is finite
 EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"
+_MOST_SECONDS = 60.0  # of the processor, for the distributions of estimates in all states
+_TRIED = 1.0  # seconds of the first states, by which the time of all is predicted
 _UNSEEN = 1e-12  # smaller probabilities are lost, because Poisson tails are cut
 
 
@@ -346,8 +351,8 @@ def _check_chance(name: str, delta: float, failure: float) -> None:
 
 def _concentration(graph: FactorGraph, batch: float, delta: float, failure: float) -> Comparison:
     everything, worst = Enumeration(graph), _UNSEEN
-    for state, energy in enumerate(everything.phi.sum(axis=0)):
-        points, chances = estimate_law(everything, PoissonEstimator(batch), state)
+    laws = _laws(everything, PoissonEstimator(batch))
+    for (points, chances), energy in zip(laws, everything.phi.sum(axis=0), strict=True):
         far = np.abs(points - energy) >= delta
         worst = max(worst, float(chances[far].sum()))
     return Comparison(AT_MOST, np.array([failure]), np.array([worst]))
@@ -412,7 +417,7 @@ def theorem_2_repaired(graph: FactorGraph, estimator: Estimator) -> Comparison:
     True
     """
     gibbs, sampler = transition(graph, Gibbs()), MinGibbs(estimator=estimator)
-    gap, leaving = gibbs.spectral_gap(), 1.0 - float(np.diag(gibbs.matrix).max())
+    gap, leaving = _positive_gap(graph, Gibbs()), 1.0 - float(np.diag(gibbs.matrix).max())
     bound = math.exp(-min_gibbs_exponent(graph) * largest_deviation(graph, estimator))
     claimed = bound * np.array([min(1.0, leaving / gap), 1.0 / redraw_slowdown(graph)])
     ratio = transition(graph, sampler).spectral_gap() / gap
@@ -721,9 +726,10 @@ def largest_deviation(graph: FactorGraph, estimator: Estimator) -> float:
     _check_bounded(graph)
     everything = Enumeration(graph)
     energies = everything.phi.sum(axis=0)
+    laws = _laws(everything, estimator)
     return max(
-        float(np.abs(estimate_law(everything, estimator, state)[0] - energy).max())
-        for state, energy in enumerate(energies)
+        float(np.abs(points - energy).max())
+        for (points, _), energy in zip(laws, energies, strict=True)
     )
 
 
@@ -738,14 +744,40 @@ def _stationary(chain: Transition, law: NDArray[np.float64]) -> Comparison:
 
 
 def _gaps(graph: FactorGraph, sampler: Sampler, baseline: Sampler, bound: float) -> Comparison:
-    ratio = transition(graph, sampler).spectral_gap() / transition(graph, baseline).spectral_gap()
+    ratio = transition(graph, sampler).spectral_gap() / _positive_gap(graph, baseline)
     return Comparison(AT_LEAST, np.array([bound]), np.array([ratio]))
+
+
+def _positive_gap(graph: FactorGraph, sampler: Sampler) -> float:
+    """Return a spectral gap; raise `SampleError` if it is 0, so that nothing is relative to it."""
+    gap = transition(graph, sampler).spectral_gap()
+    if gap == 0.0:
+        raise SampleError(
+            f"the spectral gap of {sampler} is 0 on this graph: its updates do not connect all "
+            "states, or too rarely for double precision, so there is nothing to compare with"
+        )
+    return gap
 
 
 def _mean_exp(everything: Enumeration, estimator: Estimator) -> NDArray[np.float64]:
     """Return E exp(estimate) for every state."""
     means = []
-    for state in range(len(everything.states)):
-        points, chances = estimate_law(everything, estimator, state)
+    for points, chances in _laws(everything, estimator):
         means.append(float(chances @ np.exp(points)))
     return np.array(means)
+
+
+def _laws(everything: Enumeration, estimator: Estimator) -> Iterator[Law]:
+    """Yield the distribution of the estimate for every state.
+
+    The time of the first states predicts that of all.
+    """
+    begun, states = time.process_time(), len(everything.states)
+    for state in range(states):
+        yield estimate_law(everything, estimator, state)
+        spent = time.process_time() - begun
+        if spent > _TRIED and spent * states / (state + 1) > _MOST_SECONDS:
+            raise TooLargeError(
+                f"the distributions of estimates for {states:,} states would take about "
+                f"{spent * states / (state + 1):,.0f} s; use a smaller batch or a smaller graph"
+            )

@@ -26,6 +26,7 @@ from minigibbs.interop.sklearn.reading import (
 from minigibbs.learning.api import learn
 from minigibbs.running.api import sample
 from minigibbs.running.request import Record
+from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 _WARM = 200  # sweeps before draws
@@ -33,6 +34,7 @@ _CHAINS = 8
 _THIN = 10  # sweeps between draws
 _RATE = 0.01  # learning rate with weighted chains
 _NOISE = 0.05  # standard deviation of the initial couplings
+_PAIR_BYTES = 100  # per pair of a visible and a hidden unit
 
 
 @checked(LearnError, init=False)
@@ -373,6 +375,11 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         if self.n_components < 1:
             raise LearnError(f"n_components must be at least 1, got {self.n_components}")
         count, hidden = rows.shape[1], self.n_components
+        memory.require(
+            _PAIR_BYTES * count * float(hidden),
+            f"a machine with {hidden:,} hidden units",
+            "give a smaller n_components",
+        )
         random = random_of(self.random_state)
         j, i = np.divmod(np.arange(count * hidden), count)
         share = np.clip(rows.mean(axis=0), 0.01, 0.99)
