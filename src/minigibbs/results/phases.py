@@ -21,6 +21,7 @@ from minigibbs.results.run import Run
 _SCALES = (1.5, 2.0, 3.0, math.inf, math.inf)  # of log-potentials, one sweep of annealing each
 _SWEEPS = (40, 200)  # after annealing, at least and at most; models with fewer are not searched
 _EVALUATIONS = 150_000  # in all, about 15 us each; models that mix leave the phase in a few sweeps
+_MOST_VARIABLES = 1_000  # annealing more would take longer than many runs
 _SETTLING = 0.25  # share of these sweeps before the phase is measured
 _LEAST_INFLUENCE = 1.0  # of any variable; below it there is one phase
 _ELSEWHERE = 0.5  # largest share, in the run, of the values that a variable has in the new phase
@@ -53,7 +54,7 @@ def hidden_phase(graph: FactorGraph, run: Run) -> Mode | None:
     free, rows = np.flatnonzero(~marginals.fixed), graph.packed.rows
     work = len(free) + int((rows["end"] - rows["pair_end"])[free].sum())
     sweeps = min(_EVALUATIONS // max(work, 1), _SWEEPS[1])
-    if sweeps < _SWEEPS[0] or run.energy.shape[1] < _LEAST_ENERGIES:
+    if sweeps < _SWEEPS[0] or len(free) > _MOST_VARIABLES or run.energy.shape[1] < _LEAST_ENERGIES:
         return None
     search = Search(graph.packed, ~marginals.fixed, run.state[0].astype(np.int64))
     return _found(graph, run, marginals, search, free, sweeps)
