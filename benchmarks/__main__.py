@@ -7,6 +7,7 @@ BENCHMARKS = [
     "foundation",
     "first_calls",
     "coverage",
+    "verdicts",
     "defaults",
     "samplers",
     "flagship",

@@ -29,6 +29,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "observables": ("observables", *SAMPLING),
     "repair": ("repairing", "learning", "inference"),
     "structure": ("structure",),
+    "verdicts": ("results", *SAMPLING),
     "uai": ("exact", "inference", *SAMPLING),
     "uai2022": ("exact", "inference", *SAMPLING),
 }

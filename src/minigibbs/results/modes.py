@@ -28,7 +28,7 @@ from minigibbs.system.quantiles import student
 _POLARIZED = 0.6  # least share of one value, in every row, of a variable that rarely moved
 _BARRIER = 3.0  # least log-potential of the other mode above the lowest on the path to it
 _INFLUENCE = 1.0  # least influence of a variable at which a search starts; others move alone
-_SHARE = 0.1  # least share of the other mode whose absence is reported
+SHARE = 0.1  # least share of the other mode whose absence is reported
 _UNSEEN = 0.25  # fraction of that share: chains that spent more time in the mode have visited it
 _LIKELY = 1.5  # multiple of that share: single values with larger marginals may come from visits
 _EVALUATIONS = 10_000  # budget of computed factors and conditional distributions, about 20 us each
@@ -112,7 +112,7 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     influence = influence_at(graph.packed)
     candidates = ~marginals.fixed & (top >= _POLARIZED)
     state = np.where(candidates, marginals.likeliest, run.state[0]).astype(np.int64)
-    search = _Search(graph.packed, candidates, state)
+    search = Search(graph.packed, candidates, state)
     rng = np.random.default_rng(run.info.seed)
     seen = np.zeros(len(graph), dtype=bool)
     order = np.flatnonzero(candidates & (influence >= _INFLUENCE))
@@ -130,7 +130,7 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
 
 
 def _unvisited(
-    search: _Search,
+    search: Search,
     cluster: NDArray[np.int64],
     values: NDArray[np.int64],
     share: float,
@@ -155,7 +155,7 @@ def _unvisited(
     if rarely and weighed.rough < _UNSEEN * share:
         return share
     scatter = math.sqrt(weighed.share * (1.0 - weighed.share) / marginals.least_ess)
-    if weighed.share >= _SHARE and weighed.visited < weighed.share - _CHANCE * scatter:
+    if weighed.share >= SHARE and weighed.visited < weighed.share - _CHANCE * scatter:
         return weighed.share
     return None
 
@@ -172,7 +172,7 @@ def _stuck(
     states = _some_states(run)
     if len(states) < 2 and run.info.acceptance == 1.0:
         return None
-    search = _Search(graph.packed, candidates, states[0], _EVALUATIONS - _STUCK_EVALUATIONS)
+    search = Search(graph.packed, candidates, states[0], _EVALUATIONS - _STUCK_EVALUATIONS)
     order = np.flatnonzero(candidates)
     try:
         for variable in order[np.argsort(-graph.local_energies[order], kind="stable")].tolist():
@@ -181,12 +181,12 @@ def _stuck(
                 logs = search._logs(state, variable)
                 shares = np.exp(logs - logs.max())
                 least = np.minimum(least, shares / shares.sum())
-                if not ((least >= _SHARE) & (np.arange(len(least)) != state[variable])).any():
+                if not ((least >= SHARE) & (np.arange(len(least)) != state[variable])).any():
                     break
             else:
                 pooled = marginals.pooled[marginals.of_variable(variable)]
                 unseen = np.where(pooled < _UNSEEN * least, least, 0.0)
-                if unseen.max() >= _SHARE:
+                if unseen.max() >= SHARE:
                     return Mode(variable, 1, float(unseen.max()))
     except _SpentError:
         pass
@@ -241,7 +241,7 @@ def has_uniform_marginals(graph: FactorGraph) -> bool:
 
 
 @dataclass
-class _Search:
+class Search:
     """Search for modes near a state."""
 
     model: Model
@@ -269,7 +269,7 @@ class _Search:
             cluster, values, gain, lowest = self._changed(seed, value)
             seen[cluster] = True
             share = 1.0 / (1.0 + math.exp(min(-gain, 700.0)))
-            if len(cluster) > 1 and gain - lowest >= _BARRIER and share >= _SHARE:
+            if len(cluster) > 1 and gain - lowest >= _BARRIER and share >= SHARE:
                 yield np.array(cluster), values, share
 
     def weigh(
@@ -343,13 +343,7 @@ class _Search:
             raise _SpentError
         self.probes += sweeps * (len(members) + len(cluster))
         for sweep in range(sweeps):
-            for variable in rng.permutation(members).tolist():
-                self.evaluations = spent  # probes have their own budget
-                logs = self._logs(state, variable)
-                if logs.max() == -np.inf:  # forbidden by neighbors that have not changed yet
-                    continue
-                chances = np.cumsum(np.exp(logs - logs.max()))
-                state[variable] = np.searchsorted(chances, rng.random() * chances[-1], "right")
+            self.sweep(state, members, rng)
             kept[sweep] = np.mean(state[cluster] == values)
             away = kept[sweep] > np.mean(state[cluster] == self.state[cluster])
             if sweep >= sweeps // 4 and away == inside:
@@ -360,6 +354,48 @@ class _Search:
         if not own:
             return _Probe(share, math.nan, math.nan)
         return _Probe(share, float(np.mean(own)), float(np.exp(np.minimum(gains, 700.0)).mean()))
+
+    def sweep(
+        self,
+        state: NDArray[np.int64],
+        variables: NDArray[np.int64],
+        rng: np.random.Generator,
+        scale: float = 1.0,
+        shares: NDArray[np.float64] | None = None,
+    ) -> float:
+        """Update variables in random order; return the difference of the log-potential.
+
+        Parameters
+        ----------
+        state : ndarray
+            The state, which is changed.
+        variables : ndarray
+            The variables to update.
+        rng : Generator
+            Random numbers.
+        scale : float, default 1.0
+            Factor of the log-potential. Infinity chooses the most probable values.
+        shares : ndarray, optional
+            Array [variable, value] to which the conditional probabilities are added.
+        """
+        total, spent = 0.0, self.evaluations
+        for variable in rng.permutation(variables).tolist():
+            logs, old = self._logs(state, variable), int(state[variable])
+            self.evaluations = spent  # sweeps have their own budget
+            if logs.max() == -np.inf:  # forbidden by neighbors that have not changed yet
+                continue
+            if math.isinf(scale):
+                new = int(logs.argmax()) if logs.max() > logs[old] else old
+            else:
+                weights = np.exp(scale * (logs - logs.max()))
+                chances = np.cumsum(weights)
+                if shares is not None:
+                    shares[variable, : len(weights)] += weights / chances[-1]
+                new = int(np.searchsorted(chances, rng.random() * chances[-1], "right"))
+            if new != old:
+                state[variable] = new
+                total += _difference(logs, old, new)
+        return total
 
     def _exchanged(
         self, cluster: NDArray[np.int64], values: NDArray[np.int64], state: NDArray[np.int64]

@@ -703,10 +703,10 @@ def check_model(model: dict[str, Any] | None) -> None:
         raise ValueError(f"model: expected counts and sums, got {model!r}")
     if type(model.get("uniform", False)) is not bool:
         raise ValueError(f"model: expected uniform to be true or false, got {model['uniform']!r}")
-    missed = model.get("missed", {"variable": "", "size": 0, "share": 0.0})
     kinds = {"variable": str, "size": int, "share": float}
-    if {key: type(value) for key, value in missed.items()} != kinds:
-        raise ValueError(f"model: expected a variable, a size and a share, got {missed!r}")
+    for missed in (model[key] for key in ("missed", "phase") if key in model):
+        if {key: type(value) for key, value in missed.items()} != kinds:
+            raise ValueError(f"model: expected a variable, a size and a share, got {missed!r}")
     if model.get("reach", CONNECTED) not in (CONNECTED, SPLIT, UNKNOWN):
         raise ValueError(f"model: expected a known reach, got {model['reach']!r}")
 

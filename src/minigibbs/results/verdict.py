@@ -86,6 +86,7 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
     few = [] if any(finding.level == "bad" for finding in apart) else _few(run, summary)
     more = [
         *_missed(run),
+        *_phase(run),
         *_one_start(run),
         *_few_trips(run),
         *_too_small_log_z(run),
@@ -308,6 +309,27 @@ def _missed(run: Run) -> list[Finding]:
             "agree by chance. Use mg.infer, or mg.sample with mg.Tempering().",
             f"the chains missed a mode: {printable(name)}{others} hardly moved, and other values "
             f"have a share of about {share:.2f}; use mg.infer or mg.Tempering()",
+            name,
+        )
+    ]
+
+
+def _phase(run: Run) -> list[Finding]:
+    """Report a phase of higher log-potential that no chain visited."""
+    found = (run.model or {}).get("phase")
+    if found is None:
+        return []
+    name, others = found["variable"], f" and {found['size'] - 1:,} others"
+    return [
+        Finding(
+            "bad",
+            "The chains missed a phase",
+            f"Annealing leads to states in which the variable {{}}{others} have values that are "
+            "rare in this run. Their log-potential is higher than that of all recorded states, and "
+            "updates of one variable at a time stay there. By a rough estimate their share is "
+            f"{found['share']:.2f}. Use mg.infer, or mg.sample with mg.Tempering().",
+            f"the chains missed a phase of higher log-potential: {printable(name)}{others} have "
+            "other values there; use mg.infer or mg.Tempering()",
             name,
         )
     ]

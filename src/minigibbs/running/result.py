@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
-from minigibbs.results.modes import has_uniform_marginals, missed_mode
+from minigibbs.results.modes import Mode, has_uniform_marginals, missed_mode
+from minigibbs.results.phases import hidden_phase
 from minigibbs.results.run import Info, Run
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.goal import Round
@@ -95,10 +96,16 @@ def result(
     if search and has_uniform_marginals(plan.graph):
         model["uniform"] = True
     mode = missed_mode(plan.graph, run) if search else None
-    if mode is not None:
-        name = run.domains.name(mode.variable)
-        model["missed"] = {"variable": name, "size": mode.size, "share": mode.share}
+    phase = hidden_phase(plan.graph, run) if search and mode is None else None
+    for key, found in (("missed", mode), ("phase", phase)):
+        if found is not None:
+            model[key] = _described(run, found)
     return run
+
+
+def _described(run: Run, mode: Mode) -> dict[str, Any]:
+    name = run.domains.name(mode.variable)
+    return {"variable": name, "size": mode.size, "share": mode.share}
 
 
 def _whole(states: list[NDArray[Any]]) -> NDArray[Any]:
