@@ -22,12 +22,13 @@ def _copy(source, target):
 
 
 @entry
-def _advance_each(data, model, chain, scan, recorder, states, carried, updates):
+def _advance_each(data, model, chain, scan, recorder, states, carried, updates, counting):
+    """Advance from each state. A literal in place of `counting` would compile `advance` again."""
     for k in range(len(states)):
         _copy(states[k], chain.x)
         _copy(carried[k], chain.carried)
         scan.position[0] = 0
-        advance(data, model, chain, scan, recorder, updates, False)
+        advance(data, model, chain, scan, recorder, updates, counting)
         _copy(chain.x, states[k])
         _copy(chain.carried, carried[k])
 
@@ -76,7 +77,7 @@ def advance_each(graph, sampler, states, updates, seed, scan="random", carried=N
         carried = np.zeros((len(states), len(group.chain.carried)))
     carried = np.array(carried, dtype=np.float64)
     parts = group.chain, group.scan, group.recorder
-    _advance_each(data, graph.packed, *parts, states, carried, updates)
+    _advance_each(data, graph.packed, *parts, states, carried, updates, False)
     return states, carried, group.chain.tally
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import minigibbs as mg
+from minigibbs.graph.factors import implicit
 from minigibbs.samplers import SAMPLERS
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, begun, chi_square, sample, state_numbers
@@ -56,7 +57,7 @@ def test_low_rank_draws_keep_a_conditional_law(kind, theta):
     every[:, 0] = np.arange(values)
     law = np.exp(graph.log_potential(every) - graph.log_potential(every).max())
     law /= law.sum()
-    starts = every[rng.choice(values, size=400_000, p=law)]
+    starts = every[rng.choice(values, size=200_000, p=law)]
     states, _, _ = advance_each(graph, mg.PoissonGibbs(theta=theta), starts, 3, seed=33)
     assert chi_square(states[:, 0].astype(int), law) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.02
@@ -90,7 +91,7 @@ def test_the_papers_models_as_kernels():
             list(vars(graph.stats).values()), list(vars(stored.stats).values()), rtol=1e-12
         )
         runs = [
-            sample(g, sweeps=4_000, warmup=40_000, seed=s, record="draws", thin=400, progress=False)
+            sample(g, sweeps=1_000, warmup=40_000, seed=s, record="draws", thin=400, progress=False)
             for g, s in ((graph, 1), (stored, 2))
         ]
         means = [[stored.log_potential(chain).mean() for chain in run.draws] for run in runs]
@@ -207,15 +208,16 @@ def test_a_bad_weight_is_shown_with_its_displacement():
 
 
 @pytest.mark.parametrize("model", IMPLICIT)
-def test_energies_of_many_states(model):
+def test_energies_of_many_states(model, monkeypatch):
     """Compare more rows than one batch with the explicit form."""
+    for module in (implicit.base, implicit.kernel, implicit.low_rank, implicit.points):
+        monkeypatch.setattr(module, "CHUNK", 3000)
     graph = mg.FactorGraph(IMPLICIT[model].domains, IMPLICIT[model].implicits)
-    rows = 2**22 // len(graph) + 1000
+    rows = 2 * 3000 // len(graph) + 100
     states = np.random.default_rng(5).integers(0, graph.sizes, (rows, len(graph)))
-    kept = np.r_[:500, rows - 1500 : rows]
     # sums of at most 21 terms of order 1
     np.testing.assert_allclose(
-        graph.log_potential(states)[kept], graph.stored().log_potential(states[kept]), atol=1e-12
+        graph.log_potential(states), graph.stored().log_potential(states), atol=1e-12
     )
 
 
