@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import as_array
+from minigibbs.graph.checks import as_array, constant
 from minigibbs.graph.factors import (
     Complete,
     Factors,
@@ -37,6 +37,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
+_SITE_BYTES = 4  # bytes per site of a large implicit lattice while it is sampled
 _VARIABLE_BYTES = 64  # bytes per variable while its size is generated, stored and packed
 _PAIR_BYTES = 64  # bytes per pair while it is generated, stored and packed
 _VALUE_BYTES = 24  # bytes per table value while it is drawn, scaled and stored
@@ -648,10 +649,11 @@ def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
     """Build a graph of one group over variables of equal size."""
     if _at_least("states", states, 1) > _MOST_STATES:
         raise GraphError(f"states must be at most {_MOST_STATES:,}, got {states}")
-    memory.require(
-        variables * _VARIABLE_BYTES, f"a model of {variables:,} variables", "use a smaller one"
-    )
-    return FactorGraph(np.full(variables, states, np.int32), [group])
+    large = isinstance(group, Stencil) and variables > _MOST_LATTICE  # stores one size for all
+    each = _SITE_BYTES if large else _VARIABLE_BYTES
+    memory.require(variables * each, f"a model of {variables:,} variables", "use a smaller one")
+    sizes = constant(states, variables)
+    return FactorGraph(sizes if large else np.ascontiguousarray(sizes), [group])
 
 
 def _is_implicit(implicit: bool | None, variables: int) -> bool:

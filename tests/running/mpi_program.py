@@ -5,12 +5,16 @@ Rank k writes its results to `k.json` in the folder.
 
 import hashlib
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
 import numpy as np
 
 import minigibbs as mg
+from minigibbs.running.backends import mpi
+from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 
 CUBE = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
 
@@ -79,6 +83,8 @@ def disagreeing(what):
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.rank
+    if what == "version of minigibbs" and rank:
+        mpi.__version__ = "0.0.1"
     graph = mg.models.ising_lattice(70, 0.4 + (rank if what == "graph" else 0), implicit=True)
     options = {"seed": 1 + (rank if what == "seed" else 0), "progress": False}
     if what == "fail" and rank == 0:
@@ -100,8 +106,6 @@ def dying():
     """Let a rank fail in the middle of a run."""
     from mpi4py import MPI
 
-    from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
-
     if MPI.COMM_WORLD.rank == 1:
 
         def fail(*_):
@@ -109,6 +113,29 @@ def dying():
 
         StencilTile._sweep = fail
     return str(mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False))
+
+
+def killed(folder, victim):
+    """Kill a rank in the middle of a run that writes checkpoints."""
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == int(victim):
+        sweep, made = StencilTile._sweep, []
+
+        def count(*arguments):
+            made.append(1)
+            if len(made) > 60:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return sweep(*arguments)
+
+        StencilTile._sweep = count
+    options = {"backend": "mpi", "checkpoint": folder, "every": 0.001, **OPTIONS}
+    return digest(mg.sample(graphs()["glass"], sweeps=40, chains=1, **options))
+
+
+def finished(folder):
+    """Finish a run that was cut short."""
+    return digest(mg.resume(folder, progress=False))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,24 @@
 """One model on several ranks has the bits of one machine, and errors instead of hangs."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.running.backends.mpi import Partition, _between, cuts
+from minigibbs.running.backends.mpi import _between
+from minigibbs.running.backends.partition import Partition, cuts, routes
+from minigibbs.samplers.chromatic.first import first_states
 from minigibbs.samplers.chromatic.lattice import lattice_of
 from minigibbs.samplers.chromatic.stencil_bits import stencil_bits
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
+from minigibbs.samplers.registry import color_data, make_tile
 from tests.running import mpi_program
 
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
@@ -34,7 +39,7 @@ def launch(tmp_path_factory):
         )
         if fails:
             assert done.returncode != 0
-            return done.stderr
+            return done.stdout + done.stderr
         assert done.returncode == 0, done.stderr
         files = [folder / f"{rank}.json" for rank in range(ranks)]
         return [json.loads(file.read_text(encoding="utf-8")) for file in files]
@@ -60,7 +65,7 @@ def test_a_checkpoint_is_resumed_on_another_number_of_ranks(tmp_path, launch):
 
 
 @launched
-@pytest.mark.parametrize("what", ["graph", "seed"])
+@pytest.mark.parametrize("what", ["graph", "seed", "version of minigibbs"])
 def test_ranks_that_disagree_all_say_so(what, launch):
     answers = launch(3, "disagreeing", what)
     assert len(answers) == 3
@@ -81,6 +86,41 @@ def test_a_rank_that_fails_ends_the_job(launch):
 
 
 @launched
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_rank_ends_the_job_and_the_run_is_resumed(tmp_path, victim, launch):
+    graph = mpi_program.graphs()["glass"]
+    whole = mg.sample(graph, sweeps=40, chains=1, **mpi_program.OPTIONS)
+    begun = time.monotonic()
+    assert "signal 9" in launch(2, "killed", tmp_path / "a", victim, fails=True)
+    assert time.monotonic() - begun < 100  # the other rank does not wait for ranks to begin
+    resumed = launch(3, "finished", tmp_path / "a")
+    assert resumed == [mpi_program.digest(whole)] * 3
+
+
+def test_processes_that_are_not_connected_are_refused(monkeypatch):
+    graph = mg.models.ising_lattice(10, 0.3, implicit=True)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    with pytest.raises(mg.SampleError, match=r"4 processes were launched .* not connected"):
+        mg.sample(graph, sweeps=2, backend="mpi", progress=False)
+
+
+def test_a_missing_mpi_library_is_named():
+    program = (
+        "import minigibbs as mg; g = mg.models.ising_lattice(4, 0.3); "
+        "mg.sample(g, sweeps=2, backend='mpi', progress=False)"
+    )
+    environment = os.environ | {"MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "MissingDependencyError: mpi4py finds no MPI library" in done.stderr
+
+
+@launched
 def test_a_run_without_a_seed_has_one_seed(launch):
     seeds = launch(2, "seedless")
     assert seeds[0] == seeds[1]
@@ -93,7 +133,7 @@ def test_other_scans_and_options_are_refused():
     with pytest.raises(mg.SampleError, match='threads is for backend="cpu"'):
         mg.sample(graph, sweeps=2, backend="mpi", threads=2, progress=False)
     hard = mg.FactorGraph([2, 2], [mg.Table([0, 1], [[0.0, 1.0], [1.0, -np.inf]])])
-    with pytest.raises(mg.SampleError, match="this one has another layout"):
+    with pytest.raises(mg.SampleError, match="no layout that ranks can share"):
         mg.sample(hard, sweeps=2, backend="mpi", progress=False)
 
 
@@ -103,13 +143,48 @@ def test_explain_says_what_ranks_do():
     told = mg.explain(square.condition({0: 1}), costs=costs, ranks=64).ranks
     # 16 rows per rank, of 16 words per color; one row of each color goes to each neighbor
     assert "64 ranks: each updates up to 16,384 variables" in told
-    assert "256 B in 4 messages per chain and sweep." in told
+    assert "256 B in 4 messages per chain and sweep: about" in told
     small = mg.models.ising_lattice(4, 0.4, implicit=True)
     assert "3 ranks have nothing to do" in mg.explain(small, costs=costs, ranks=7).ranks
-    stored = mg.explain(small.stored(), costs=costs, ranks=2)
-    assert "sends its values to all others" in str(stored)
+    stored = mg.models.ising_lattice(16, 0.4, implicit=False)
+    # two halves of 8 rows: sites of the first and of the last row have neighbors on the other rank
+    told = str(mg.explain(stored, costs=costs, ranks=2))
+    assert "A rank sends up to 32 B in 2 messages per chain and sweep" in told
     with pytest.raises(mg.SampleError, match="ranks must be an integer of at least 1"):
         mg.explain(small, costs=costs, ranks=0)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+@pytest.mark.parametrize("name", ["sparse", "tables"])
+def test_a_rank_of_a_graph_is_sent_all_that_it_reads(name, ranks):
+    """Updates of a rank read no stale place that is not sent to it."""
+    graph = mpi_program.graphs()[name]
+    data = color_data(mg.Gibbs(), graph)
+    states = first_states(graph, 1, 5)
+    whole = make_tile(mg.Gibbs(), graph, data, 0, states, 3)
+    partition = Partition(whole._ends(), ranks, None)
+    before = whole.x.copy()
+    whole.advance(0, 1, False)
+    for rank in range(ranks):
+        tile = make_tile(mg.Gibbs(), graph, data, 0, states, 3)
+        own = routes(tile, partition, rank)
+        known = np.zeros(len(tile.x), bool)
+        for color, one in enumerate(own):
+            _, low, high = tile.shares(*partition.own(color, rank))[0]
+            known[low:high] = True
+            for _, places in one.received:
+                known[places] = True
+        sizes = graph.sizes[data.variable]
+        tile.x[~known] = (before[~known] + 1) % sizes[~known]  # values unknown to the rank
+        for color, one in enumerate(own):
+            tile._sweep(*partition.own(color, rank), 0, 1, False)
+            _, low, high = tile.shares(*partition.own(color, rank))[0]
+            np.testing.assert_array_equal(tile.x[low:high], whole.x[low:high])
+            for _, places in one.received:
+                tile.x[places] = whole.x[places]
+            for target, places in one.sent:
+                listed = routes(tile, partition, target)[color].received
+                assert any(source == rank and (places == got).all() for source, got in listed)
 
 
 def test_cuts():

@@ -14,7 +14,7 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.results.summary import for_json
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.backends.mpi import describe_ranks
+from minigibbs.running.backends.partition import describe_ranks
 from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import SINGLE_SITE, Gibbs, PoissonGibbs, Sampler

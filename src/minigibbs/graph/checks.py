@@ -58,7 +58,8 @@ def as_array(
     except (NotImplementedError, RuntimeError, TypeError) as reason:  # the other library's
         kind = f"{type(given).__module__}.{type(given).__name__}"
         raise error(f"{rule}; got {kind}: {reason}") from None
-    _require_room(array.size, _ENTRY_BYTES, rule, f"an array of shape {array.shape}")
+    entries = 1 if is_constant(array) else array.size
+    _require_room(entries, _ENTRY_BYTES, rule, f"an array of shape {array.shape}")
     if array.size and array.dtype.kind not in kinds:
         raise error(f"{rule}; got type {array.dtype}")
     return array
@@ -94,6 +95,20 @@ def frozen(array: ArrayLike, dtype: Any) -> NDArray[Any]:
     copy = np.array(array, dtype=dtype, order="C")
     copy.flags.writeable = False
     return copy
+
+
+def constant(value: int, count: int) -> NDArray[np.int32]:
+    """Return a read-only array of equal numbers, which stores one number.
+
+    >>> constant(2, 10**9).strides
+    (0,)
+    """
+    return np.broadcast_to(np.array(value, np.int32), count)
+
+
+def is_constant(array: NDArray[Any]) -> bool:
+    """Return whether an array of one axis stores one number for all of its entries."""
+    return array.strides == (0,) and len(array) > 0
 
 
 def call_own(function: Callable[..., Any], arguments: Iterable[Any], what: str) -> Any:

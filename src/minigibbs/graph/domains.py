@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import as_array, as_list, frozen
+from minigibbs.graph.checks import as_array, as_list, constant, frozen, is_constant
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 MAX_DOMAIN = 2**31 - 1
+MOST_VARIABLES = 2**31 - 1
 _LABEL_BYTES = 100  # of memory for each label of a variable
 _MOST_COMPARED = 20_000  # names that an error compares with an unknown one
 
@@ -288,12 +289,14 @@ class Domains:
         sizes = as_array(sizes, "iu", rule)
         if sizes.ndim != 1 or not len(sizes):
             raise GraphError(f"{rule}; got an array of shape {sizes.shape}")
-        bad = np.flatnonzero((sizes < 1) | (sizes > MAX_DOMAIN))
+        alike = is_constant(sizes)
+        seen = sizes[:1] if alike else sizes
+        bad = np.flatnonzero((seen < 1) | (seen > MAX_DOMAIN))
         if len(bad):
             raise GraphError(
                 f"variable {bad[0]}: a domain needs 1 to {MAX_DOMAIN} values, got {sizes[bad[0]]}"
             )
-        return frozen(sizes, np.int32)
+        return constant(int(sizes[0]), len(sizes)) if alike else frozen(sizes, np.int32)
 
     def _read_names(self, names: Iterable[str] | None) -> tuple[str, ...] | None:
         if names is None:

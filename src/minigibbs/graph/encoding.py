@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph.domains import domains_from_header, domains_header
+from minigibbs.graph.checks import constant, is_constant
+from minigibbs.graph.domains import MOST_VARIABLES, domains_from_header, domains_header
 from minigibbs.graph.factors import KINDS
 from minigibbs.graph.graph import FactorGraph
 
+_PER_VARIABLE = ("sizes", "evidence")
+_COUNT = "variables"  # if an array has one number for all of so many variables
 _RENAMED = {"energy": "log_potential"}  # arguments of files before 0.3
 
 
@@ -23,12 +27,16 @@ def encode(graph: FactorGraph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
         groups.append({"kind": group.kind, "arguments": plain})
         others = {k: v for k, v in arguments.items() if k not in plain}
         arrays |= {f"{number}.{name}": array for name, array in others.items()}
-    return {"groups": groups, **domains_header(graph.domains)}, arrays
+    header = {"groups": groups, **domains_header(graph.domains)}
+    for name in _PER_VARIABLE:
+        if is_constant(arrays[name]):
+            header[_COUNT], arrays[name] = len(graph), arrays[name][:1]
+    return header, arrays
 
 
 def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> FactorGraph:
     """Create the graph, with all validation of user input; raise `ValueError` for other defects."""
-    arrays = dict(arrays)
+    arrays = dict(arrays) | _repeated(header, arrays)
     domains = domains_from_header(header, arrays.pop("sizes"))
     evidence = arrays.pop("evidence")
     groups = []
@@ -45,3 +53,18 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> FactorGra
     if arrays:
         raise ValueError(f"it has arrays of no group: {', '.join(arrays)}")
     return FactorGraph(domains, groups, evidence=evidence)
+
+
+def _repeated(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of one number that stands for all variables, with all their entries."""
+    count = header.get(_COUNT)
+    if count is None:
+        return {}
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MOST_VARIABLES:
+        raise ValueError(f"{_COUNT} must be an integer from 1 to {MOST_VARIABLES}, got {count!r}")
+    own = {name: np.asarray(arrays[name]) for name in _PER_VARIABLE}
+    return {
+        name: constant(int(array[0]), count)
+        for name, array in own.items()
+        if array.shape == (1,) and array.dtype == np.int32
+    }

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import Frozen, as_array, as_list, frozen
+from minigibbs.graph.checks import Frozen, as_array, as_list, constant, frozen, is_constant
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
@@ -146,8 +146,9 @@ class FactorGraph(Frozen):
             groups[number] = group.resolve(domains, number)
             groups[number].check_domains(domains, number)
         if evidence is None:
-            clamped = np.full(len(domains), FREE, np.int32)
-            clamped.flags.writeable = False
+            clamped = constant(FREE, len(domains))
+            if not is_constant(domains.sizes):
+                clamped = frozen(clamped, np.int32)
         else:
             clamped = _read_evidence(evidence, domains)
         vars(self).update(domains=domains, factors=tuple(groups), evidence=clamped)
@@ -328,7 +329,7 @@ class FactorGraph(Frozen):
         array([ 0.5, -0.5])
         """
         states = self.check_states(x)
-        offset = 0.0 if self._only_stencils else self.rest.offset
+        offset = 0.0 if self.only_stencils else self.rest.offset
         values = log_potentials(self, np.atleast_2d(states), offset)
         return float(values[0]) if states.ndim == 1 else values
 
@@ -367,7 +368,7 @@ class FactorGraph(Frozen):
         return tuple(group for group in self.factors if isinstance(group, Stencil))
 
     @property
-    def _only_stencils(self) -> bool:
+    def only_stencils(self) -> bool:
         """Whether all factors are stencils, and there is at least one."""
         return 0 < len(self.stencils) == len(self.factors)
 
@@ -423,7 +424,7 @@ class FactorGraph(Frozen):
     def offset(self) -> float:
         """The constant difference between `log_potential` and the sum of the packed factors."""
         if self.stencils:
-            rest = 0.0 if self._only_stencils else self.rest.offset
+            rest = 0.0 if self.only_stencils else self.rest.offset
             return rest + sum(group.constant for group in self.stencils)
         return self._packed[1]
 
@@ -442,7 +443,8 @@ class FactorGraph(Frozen):
 
         if "frame" in vars(self):
             return self.frame.pack(self.factors)
-        return pack(self.sizes, self.factors, self.evidence)
+        sizes, evidence = map(np.ascontiguousarray, (self.sizes, self.evidence))
+        return pack(sizes, self.factors, evidence)
 
     @cached_property
     def frame(self) -> Frame:
@@ -558,7 +560,7 @@ class FactorGraph(Frozen):
     @cached_property
     def hard(self) -> NDArray[np.intp]:
         """The indices in `packed.factors` of factors with hard constraints."""
-        if self._only_stencils:  # pairs have none
+        if self.only_stencils:  # pairs have none
             return np.empty(0, np.intp)
         return np.flatnonzero(np.isinf(self.rest.packed.factors["span"]))
 
@@ -664,7 +666,7 @@ class FactorGraph(Frozen):
         """Estimated rounding error of log-odds, without implicit groups that are slow to sum."""
         from minigibbs.graph.rounding import rounding_error
 
-        if self._only_stencils:  # each stencil counts as a single factor
+        if self.only_stencils:  # each stencil counts as a single factor
             return 0.0
         quick = (group for group in self.implicits if group.counting <= _QUICK)
         weights = sum(g.energy_per_weight * float(g.local_weights().sum()) / 2 for g in quick)
@@ -750,14 +752,16 @@ def _read_evidence(evidence: ArrayLike, domains: Domains) -> NDArray[np.int32]:
     array = as_array(evidence, "iu", rule)
     if array.shape != (len(domains),):
         raise GraphError(f"{rule}; got shape {array.shape}")
-    wrong = np.flatnonzero((array < FREE) | (array >= domains.sizes))
+    alike = is_constant(array) and is_constant(domains.sizes)
+    few = slice(0, 1) if alike else slice(None)
+    wrong = np.flatnonzero((array[few] < FREE) | (array[few] >= domains.sizes[few]))
     if len(wrong):
         variable = int(wrong[0])
         raise GraphError(
             f"{domains.describe(variable)}: evidence must be a value from 0 to "
             f"{domains.sizes[variable] - 1}, or {FREE} for none, got {array[variable]}"
         )
-    return frozen(array, np.int32)
+    return constant(int(array[0]), len(array)) if alike else frozen(array, np.int32)
 
 
 def log_potentials(graph: FactorGraph, states: NDArray[Any], offset: float) -> NDArray[np.float64]:
@@ -768,7 +772,7 @@ def log_potentials(graph: FactorGraph, states: NDArray[Any], offset: float) -> N
     from minigibbs.kernels.energy import energies
 
     values = np.zeros(len(states))
-    if not graph._only_stencils:
+    if not graph.only_stencils:
         energies(graph.rest.packed, states, values)
         values += offset
     values += graph.implicit_energies(states)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array, frozen
-from minigibbs.graph.domains import Domains
+from minigibbs.graph.domains import MOST_VARIABLES, Domains
 from minigibbs.graph.factors.base import FREE, LARGEST, Factors, Pairs
 from minigibbs.graph.factors.implicit.base import PAIR_KINDS, read_form
 from minigibbs.system import memory
@@ -27,7 +27,6 @@ Slices = tuple[slice, ...]
 
 _STORED_BYTES = 48  # bytes of a pair while it is expanded
 _MOST_AXES = 8
-_MOST_VARIABLES = 2**31 - 1
 
 
 @checked(GraphError)
@@ -337,8 +336,8 @@ def _read_shape(shape: Sequence[int]) -> tuple[int, ...]:
     sides = as_array(shape, "iu", rule)
     if sides.ndim != 1 or not 1 <= len(sides) <= _MOST_AXES or (sides < 1).any():
         raise GraphError(f"{rule}; got {shape!r}")
-    if math.prod(sides.tolist()) > _MOST_VARIABLES:
-        raise GraphError(f"stencil: a lattice has at most {_MOST_VARIABLES:,} sites; got {shape!r}")
+    if math.prod(sides.tolist()) > MOST_VARIABLES:
+        raise GraphError(f"stencil: a lattice has at most {MOST_VARIABLES:,} sites; got {shape!r}")
     return tuple(sides.tolist())
 
 

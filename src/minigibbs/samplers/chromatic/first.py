@@ -13,6 +13,7 @@ from minigibbs.kernels.philox import key_of, quad_bits
 
 START_DRAW = np.uint32(0xFFFFFFFF)  # draw number of first states, in sweep 0
 _S32 = np.uint64(32)
+_PIECE = 1 << 20  # variables whose states are drawn together
 
 
 @literal
@@ -23,19 +24,22 @@ def value_of(bits, size):
 
 def first_states(graph: FactorGraph, chains: int, seed: int) -> NDArray[Any]:
     """Draw random states that agree with the evidence: [chain, variable]."""
-    states = np.empty((4 * -(-chains // 4), len(graph)), graph.state_type)
-    _fill(key_of(seed), np.ascontiguousarray(graph.sizes), states)
-    clamped = graph.evidence >= 0
-    states[:, clamped] = graph.evidence[clamped]
-    return states[:chains]
+    states = np.empty((chains, len(graph)), graph.state_type)
+    key = key_of(seed)
+    for first in range(0, len(graph), _PIECE):  # a copy of all sizes may not fit into memory
+        _fill(key, first, np.ascontiguousarray(graph.sizes[first : first + _PIECE]), states)
+    if graph.free < len(graph):
+        clamped = graph.evidence >= 0
+        states[:, clamped] = graph.evidence[clamped]
+    return states
 
 
 @literal_entry
-def _fill(key, sizes, states):
-    for quad in range(len(states) // 4):
+def _fill(key, first, sizes, states):
+    """Draw the states of some variables; four chains share random words."""
+    for begin in range(0, len(states), 4):
+        quad, count = np.uint32(begin // 4), min(len(states) - begin, 4)
         for i in range(len(sizes)):
-            a, b, c, d = quad_bits(key[0], key[1], np.uint32(quad), np.uint32(i), 0, START_DRAW)
-            states[4 * quad, i] = value_of(a, sizes[i])
-            states[4 * quad + 1, i] = value_of(b, sizes[i])
-            states[4 * quad + 2, i] = value_of(c, sizes[i])
-            states[4 * quad + 3, i] = value_of(d, sizes[i])
+            words = quad_bits(key[0], key[1], quad, np.uint32(first + i), 0, START_DRAW)
+            for k in range(count):
+                states[begin + k, first + i] = value_of(words[k], sizes[i])

@@ -73,7 +73,7 @@ class SmallTailRow(Tailed, SmallRow):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        few = self.counters.few if counting else self.counters.few[:0]
+        few = self.visits.few if counting else self.visits.few[:0]
         arguments = (begin, end, sweep, sweeps, self.x, few)
         found = sweep_small_tail_row(self.data, self.key, self.first, *arguments)
         return np.array(found)[:, None]
@@ -87,7 +87,7 @@ class SmallTailLanes(Tailed, SmallLanes):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        noted, few = np.zeros((2, LANES), np.int64), self.counters.few
+        noted, few = np.zeros((2, LANES), np.int64), self.visits.few
         few = few if counting else few[:0]
         span, quad = (begin, end, sweep, sweeps), self.first // 4
         sweep_small_tail_lanes(self.data, self.key, quad, *span, self.x, few, noted)

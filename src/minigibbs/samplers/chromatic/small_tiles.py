@@ -43,21 +43,25 @@ class SmallTile(Tile):
     """The common part of both tiles: values are bytes, and all values are counted."""
 
     x: NDArray[np.uint8]
-    counters: Counters  # [value of a place, ...]
+    visits: Counters  # [value of a place, ...]
 
     def _ends(self) -> NDArray[np.int64]:
         return self.data.block_ends  # type: ignore[no-any-return]
 
     def _flush(self) -> None:
-        self.counters.flush()
+        self.visits.flush()
 
     def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
         """Return the ranges of the state and the counts that belong to a range of blocks."""
         first = np.append(self.data.blocks["first"], len(self.data.variable))[[begin, end]]
         low, high = first.tolist()
         values = int(self.data.first[low]), int(self.data.first[high])
-        counts = [(array, *values) for array in self.counters.arrays()]
+        counts = [(array, *values) for array in self.visits.arrays()]
         return [(self.x, low, high), *counts]
+
+    def counters(self) -> list[Counters]:
+        """Return the only counters."""
+        return [self.visits]
 
     @abstractmethod
     def _counts(self) -> NDArray[Any]:
@@ -93,7 +97,7 @@ class SmallTile(Tile):
     def clear(self) -> None:
         """Reset the counts."""
         super().clear()
-        self.counters.clear()
+        self.visits.clear()
 
 
 class SmallRow(SmallTile):
@@ -105,7 +109,7 @@ class SmallRow(SmallTile):
         super().__init__(graph, data, first, states, seed)
         self._pairs = pairs_alone(graph)
         self.x = np.empty(len(data.variable), np.uint8)
-        self.counters = Counters(len(data.base))
+        self.visits = Counters(len(data.base))
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
@@ -119,12 +123,12 @@ class SmallRow(SmallTile):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        few = self.counters.few if counting else self.counters.few[:0]
+        few = self.visits.few if counting else self.visits.few[:0]
         arguments = (begin, end, sweep, sweeps, self.x, few)
         return np.array([sweep_small_row(self.data, self.key, self.first, *arguments)])
 
     def _counts(self) -> NDArray[Any]:
-        return self.counters.values()[None]
+        return self.visits.values()[None]
 
     def energies(self) -> NDArray[np.float64]:
         """Compute the state's energy."""
@@ -147,7 +151,7 @@ class SmallLanes(SmallTile):
         self.columns, self.noted = columns(self.chains), np.zeros(LANES, np.int64)
         self._tables = tables_alone(graph)
         self.x = np.zeros((len(data.variable), LANES), np.uint8)
-        self.counters = Counters((len(data.base), LANES))
+        self.visits = Counters((len(data.base), LANES))
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
@@ -162,14 +166,14 @@ class SmallLanes(SmallTile):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        moved, few = np.zeros(LANES, np.int64), self.counters.few
+        moved, few = np.zeros(LANES, np.int64), self.visits.few
         few = few if counting else few[:0]
         span = (begin, end, sweep, sweeps)
         sweep_small_lanes(self.data, self.key, self.first // 4, *span, self.x, few, moved)
         return moved
 
     def _counts(self) -> NDArray[Any]:
-        return self.counters.values()[:, self.columns].T
+        return self.visits.values()[:, self.columns].T
 
     def energies(self) -> NDArray[np.float64]:
         """Compute the states' energies."""

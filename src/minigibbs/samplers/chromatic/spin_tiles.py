@@ -54,6 +54,10 @@ class SpinTile(Tile):
         whole[:, fixed] = clamped[fixed]
         return whole
 
+    def counters(self) -> list[Counters]:
+        """Return the only counters."""
+        return [self.ones]
+
     @abstractmethod
     def _ones(self) -> NDArray[Any]:
         """Return the counts of value 1 by chain and place."""

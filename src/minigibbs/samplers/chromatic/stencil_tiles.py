@@ -50,6 +50,7 @@ class StencilTile(Tile):
         self.x = np.empty((self.chains, self.units), np.uint32)
         self.noted = np.zeros(self.chains, np.int64)
         self.ones = [Counters(0) for _ in range(self.chains)]  # allocated on first use
+        self._held = [slice(None)]
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
@@ -93,9 +94,18 @@ class StencilTile(Tile):
                 out += [(array, BITS * begin, BITS * end) for array in own.arrays()]
         return out
 
+    def hold(self, parts: list[tuple[int, int]]) -> None:
+        """Count only in these ranges of units."""
+        self._held = [slice(BITS * begin, BITS * end) for begin, end in parts]
+
+    def compile(self) -> None:
+        """Compile the sweep without counters, which would be allocated."""
+        self._sweep(0, 0, 0, 0, False)
+
     def _few(self, chain: int) -> NDArray[np.uint8]:
         if not len(self.ones[chain].few):
             self.ones[chain] = Counters(self.units * BITS)
+            self.ones[chain].own = self._held
         return self.ones[chain].few
 
     def _width(self) -> int:
@@ -136,17 +146,41 @@ class StencilTile(Tile):
 
     def energies(self) -> NDArray[np.float64]:
         """Compute the states' energies from counts of satisfied pairs."""
-        data, out = self.data, np.empty(self.chains)
-        for chain, own in enumerate(self.x):
-            counts = np.zeros((len(data.strength), 2), np.int64)
-            satisfied_pairs(data, own, 0, self.units, counts)
-            out[chain] = data.constant
-            for size, (satisfied, pairs) in zip(data.strength.tolist(), counts, strict=True):
-                out[chain] += size * float(2 * satisfied - pairs)
-        if len(self.graph.rest.packed.factors):
+        out = self.energies_of(self.satisfied(0, self.units))
+        if not self.countable:
             rest = np.empty(self.chains)
             energies(self.graph.rest.packed, self.states(), rest)
             out += rest
+        return out
+
+    @property
+    def countable(self) -> bool:
+        """Whether energies are functions of the counts of satisfied pairs alone."""
+        return self.graph.only_stencils or not len(self.graph.rest.packed.factors)
+
+    def satisfied(self, begin: int, end: int) -> NDArray[np.int64]:
+        """Count the satisfied pairs of a range of units, and all of its pairs.
+
+        Parameters
+        ----------
+        begin, end : int
+            Units; their neighbors' values must be present.
+
+        Returns
+        -------
+        array of int
+            [chain, offset, 2], which can be added over ranges.
+        """
+        counts = np.zeros((self.chains, len(self.data.strength), 2), np.int64)
+        for own, out in zip(self.x, counts, strict=True):
+            satisfied_pairs(self.data, own, begin, end, out)
+        return counts
+
+    def energies_of(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Compute the energies of the stencil from `satisfied` over all units."""
+        out = np.full(self.chains, self.data.constant)
+        for k, size in enumerate(self.data.strength.tolist()):
+            out += size * (2 * counts[:, k, 0] - counts[:, k, 1])
         return out
 
 

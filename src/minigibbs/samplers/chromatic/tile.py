@@ -45,26 +45,29 @@ class Counters:
     """
 
     def __init__(self, shape: int | tuple[int, ...]) -> None:
-        self.few = np.zeros(shape, np.uint8)
-        self.many = np.zeros(shape, np.uint32)
+        self._shape = shape
+        self.own = [slice(None)]  # entries that can grow: the others occupy no memory
         self.clear()
 
     def clear(self) -> None:
         """Set all to 0."""
-        self.few[:] = 0
-        self.many[:] = 0
+        self.few = np.zeros(self._shape, np.uint8)
+        self.many = np.zeros(self._shape, np.uint32)
         self.flushed = 0  # upper bound of the words
         self.totals: NDArray[np.int64] | None = None
 
     def flush(self) -> None:
         """Add the bytes to the words, so that `FEW` more sweeps can be counted."""
         if self.flushed > MANY - FEW:
-            before = np.int64(0) if self.totals is None else self.totals
-            self.totals = self.many + before
-            self.many[:] = 0
+            if self.totals is None:
+                self.totals = np.zeros(self._shape, np.int64)
+            for own in self.own:
+                self.totals[own] += self.many[own]
+                self.many[own] = 0
             self.flushed = 0
-        self.many += self.few
-        self.few[:] = 0
+        for own in self.own:
+            self.many[own] += self.few[own]
+            self.few[own] = 0
         self.flushed += FEW
 
     def arrays(self) -> list[NDArray[Any]]:
@@ -176,6 +179,16 @@ class Tile(ABC):
         list of (array, first, last)
             States [.., place] first, then counters. Only tiles that processes can share have them.
         """
+        raise NotImplementedError
+
+    def hold(self, parts: list[tuple[int, int]]) -> None:
+        """Count only in these ranges of units; other counts then occupy no memory."""
+        spans = [slice(*share[1:]) for part in parts for share in self.shares(*part)[1:2]]
+        for own in self.counters():
+            own.own = spans
+
+    def counters(self) -> list[Counters]:
+        """Return the counters of a tile that processes can share."""
         raise NotImplementedError
 
     def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
