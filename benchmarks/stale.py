@@ -30,6 +30,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "repair": ("repairing", "learning", "inference"),
     "structure": ("structure",),
     "uai": ("exact", "inference", *SAMPLING),
+    "uai2014": ("exact", "inference", *SAMPLING),
     "uai2022": ("exact", "inference", *SAMPLING),
 }
 
