@@ -78,7 +78,7 @@ def propagate(
         Largest number of entries of a cluster's table. A factor with more has a cluster of its own.
     sweeps : int, default 50
         Largest number of times that all messages are sent.
-    tol : float, default 1e-4
+    tol : float, default 0.0001
         Largest change of a marginal at which messages have converged.
 
     Returns
