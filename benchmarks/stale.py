@@ -31,6 +31,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "structure": ("structure",),
     "verdicts": ("results", *SAMPLING),
     "uai": ("exact", "inference", *SAMPLING),
+    "uai2014": ("exact", "inference", *SAMPLING),
     "uai2022": ("exact", "inference", *SAMPLING),
 }
 

@@ -10,6 +10,7 @@ from minigibbs.exact import contraction, passes
 from minigibbs.exact.contraction import SUM, Contraction
 from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.exact.passes import Passes
+from minigibbs.exact.plan import make_plan
 from tests.zoo import ZOO
 
 BITS = (0.0, 2.0, 4.0, 14.0)  # of the largest table that compiled code multiplies
@@ -40,6 +41,7 @@ MODELS = ZOO | {
 def test_small_and_large_tables_give_the_same(model, bits, monkeypatch):
     """All numbers are sums of positive products in doubles: relative errors of about 1e-14."""
     monkeypatch.setattr(passes, "_BITS", bits)
+    monkeypatch.setattr(contraction, "_COLUMNS", 1)  # so that large tables are permuted once
     tree = EliminationTree.of(MODELS[model])
     flat, log_z = exact_answer(tree)
     assert isinstance(tree.contraction, Passes)
@@ -125,3 +127,19 @@ def test_large_tables_are_permuted_once(monkeypatch):
     plain, other = exact_answer(EliminationTree.of(graph))
     assert log_z == pytest.approx(other, rel=1e-12)
     np.testing.assert_allclose(answer, plain, rtol=1e-11)
+
+
+def test_a_variable_of_one_table_is_summed_with_others(monkeypatch):
+    """Variable 8 is only in the first table, and is summed out with 0 and 1."""
+    monkeypatch.setattr(contraction, "_COLUMNS", 1)
+    scopes, sizes = [(0, 1, 8), (0, 1, 2), (2, 3)], np.full(9, 2)
+    plan = make_plan((0, 1, 8, 2, 3), scopes, sizes)
+    assert len(plan.steps[0].summed) == 3
+    rng = np.random.default_rng(5)
+    tables = [rng.normal(size=(1, *[2] * len(scope))) for scope in scopes]
+    made = Contraction(plan, sizes, tables)
+    whole = np.exp(tables[0][0])[..., None, None]
+    whole = whole * np.exp(tables[1][0])[:, :, None, :, None] * np.exp(tables[2][0])
+    assert made.upward()[0] == pytest.approx(math.log(whole.sum()))
+    want = whole.sum(axis=(3, 4)) / whole.sum()
+    np.testing.assert_allclose(made.joints()(0)[0], want, rtol=1e-12)

@@ -111,7 +111,7 @@ def log_z_bounds(
     constant, costs = cost_functions(graph)
     parts = [Part(scope, -table) for scope, table in costs]
     sizes = graph.sizes.tolist()
-    chosen = _greedy(parts, sizes) if order is None else list(order)
+    chosen = greedy(parts, sizes) if order is None else list(order)
     upper = constant + _eliminate(parts, sizes, chosen, entries, upper=True)
     lower = constant + _eliminate(parts, sizes, chosen, entries, upper=False)
     if state is None:
@@ -178,7 +178,7 @@ def _fixed(parts: list[Part], sizes: list[int], state: list[int], entries: int) 
             rest = [_sliced(part, v, state[v]) for part in own]
         else:
             scope = tuple(sorted({v, *(u for part in own for u in part.scope)}))
-            rest = [_power_sum(_product(scope, own, sizes), v, 1.0)]
+            rest = [_power_sum(product(scope, own, sizes), v, 1.0)]
         for part in rest:
             if not part.scope:
                 total += float(part.logs)
@@ -194,7 +194,7 @@ def _sliced(part: Part, v: int, value: int) -> Part:
     return Part(tuple(u for u in part.scope if u != v), logs)
 
 
-def _greedy(parts: list[Part], sizes: list[int]) -> list[int]:
+def greedy(parts: list[Part], sizes: list[int]) -> list[int]:
     """Return an elimination order by the least number of neighbors."""
     near: list[set[int]] = [set() for _ in sizes]
     for scope, _ in parts:
@@ -271,10 +271,11 @@ def _grouped(parts: list[Part], sizes: list[int], entries: int) -> list[Part]:
                 break
         else:
             groups.append((set(part.scope), [part]))
-    return [_product(tuple(sorted(scope)), members, sizes) for scope, members in groups]
+    return [product(tuple(sorted(scope)), members, sizes) for scope, members in groups]
 
 
-def _product(scope: tuple[int, ...], parts: list[Part], sizes: list[int]) -> Part:
+def product(scope: tuple[int, ...], parts: list[Part], sizes: list[int]) -> Part:
+    """Return the sum of tables of logarithms over a scope that holds all of their variables."""
     logs = np.zeros([sizes[v] for v in scope])
     for part in parts:
         axes = sorted(range(len(part.scope)), key=lambda k: scope.index(part.scope[k]))

@@ -218,7 +218,8 @@ class Contraction:
             return {step.left: above}
         left, right = self._table(step.left), self._table(step.right)
         scope, table = above[:2]
-        both, rows, columns, _ = _groups(left[0], right[0], set(scope))
+        groups = _groups(left[0], right[0], set(scope))[:3]
+        both, rows, columns = (tuple(v for v in some if v in scope) for some in groups)
         large = self._card is None and table.size > _COLUMNS
         if large and not _stacked(scope, (both, rows, columns)):  # for both products
             wanted = (*both, *rows, *columns)

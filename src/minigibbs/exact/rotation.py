@@ -31,7 +31,8 @@ from minigibbs.kernels.trees import price_tree, rotate_tree
 from minigibbs.system.watch import current
 
 _LEAST_SECONDS = 0.05  # predicted for a plan that is worth a search
-_PAYS = 0.5  # search for this share of the predicted seconds
+_PAYS = 0.5  # search for this share of the predicted seconds of the first use
+_PAYS_LATER = 0.2  # the same for each of the next uses
 _STALE = 0.25  # of that share where the latest rounds have hardly saved anything
 _SAVED = 0.05  # share of the seconds that rounds should save
 _MOST_SECONDS = 8.0  # of a search, per use
@@ -135,7 +136,8 @@ class _Search:
 
     def _worth(self, uses: int) -> float:
         """Seconds that the whole search may take, for a number of uses of the plan."""
-        worth = uses * _PAYS * PASSES * self.seconds * (_STALE if self.stale else 1.0)
+        share = (_PAYS + (uses - 1) * _PAYS_LATER) * (_STALE if self.stale else 1.0)
+        worth = share * PASSES * self.seconds
         if self.made > self.most:
             beyond = min(math.log2(self.made / self.most), 1000.0)
             worth = _HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS)

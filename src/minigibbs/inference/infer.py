@@ -396,7 +396,8 @@ def _sampled(
         sweeps = marginals.sweeps
         warnings.append(
             f"the time was too short to sample this graph: {sweeps:.3g} sweeps of each chain were "
-            "recorded beyond it, too few to tell how far from the truth they are; give more time"
+            "recorded beyond it, too few to tell how far from the truth they are; give more time. "
+            "mg.theory.propagate approximates marginals in seconds, without errors"
         )
     beyond = None
     if ladder is not None and not run.interrupted:

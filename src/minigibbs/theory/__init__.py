@@ -9,6 +9,7 @@
 from minigibbs.exact.bounds import Bounds, log_z_bounds
 from minigibbs.exact.elimination import treewidth_bound
 from minigibbs.exact.enumeration import MOST_STATES, Enumeration
+from minigibbs.exact.join_graph import Propagation, propagate
 from minigibbs.exact.laws import Law
 from minigibbs.theory.bounds import (
     Comparison,
@@ -47,6 +48,7 @@ __all__ = [
     "Comparison",
     "Enumeration",
     "Law",
+    "Propagation",
     "Transition",
     "TruncatedEstimator",
     "TwoPointEstimator",
@@ -59,6 +61,7 @@ __all__ = [
     "log_z_bounds",
     "poisson_gibbs_bound",
     "promise",
+    "propagate",
     "site_updates",
     "sweep_gap",
     "systematic_promise",
