@@ -262,3 +262,20 @@ def test_missing_entries_are_compared_with_their_types():
     records = np.zeros(2, dtype=[("a", int)])
     with pytest.raises(mg.LearnError, match="missing must hold entries of cells"):
         mg.repair({"a": ["x", "y"]}, missing=records)
+
+
+def test_labels_of_one_entity_say_nothing_about_another_one_in_its_city():
+    """A city with one shop determines its phone; a city with two shops does not."""
+    city = [0, 0, 1, 1, 2, 3, 4, 5, 6, 7]  # of each shop
+    shop = np.repeat(np.arange(10), 12)
+    clean = {
+        "shop": [f"shop {k}" for k in shop],
+        "city": [f"city {city[k]}" for k in shop],
+        "phone": [f"{5550100 + 37 * k}" for k in shop],
+    }
+    dirty = {name: list(column) for name, column in clean.items()}
+    for row in range(3, 120, 12):
+        dirty["phone"][row] = "x" + dirty["phone"][row][1:]
+    rows = [12 * k for k in (0, 2, 4, 5, 6, 7, 8, 9)]  # one shop per city
+    labels = {row: {name: clean[name][row] for name in clean} for row in rows}
+    assert mg.repair(dirty, labels=labels, progress=False).scores(clean).f1 == 1.0

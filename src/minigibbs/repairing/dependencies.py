@@ -50,6 +50,30 @@ def contexts_of(table: Table) -> list[list[Context]]:
     return found
 
 
+def nearly_best(table: Table, contexts: list[list[Context]], given: set[int]) -> list[Context]:
+    """Return the strong contexts that predict a column about as well as its best one does.
+
+    Only the columns in `given` count. The errors of a context may exceed those of the best one by
+    one standard deviation of the difference. A larger excess shows that the dependency is not
+    functional: a city with two hospitals determines a phone number worse than the name does.
+    """
+    found = []
+    for some in contexts:
+        usable = [one for one in strong([some]) if one.given in given]
+        if not usable:
+            continue
+        target = table.codes[:, usable[0].column]
+        counts = np.bincount(target[target != MISSING])
+        wrong = [(1.0 - one.explained) * float(counts.sum() - counts.max()) for one in usable]
+        least = min(wrong)
+        found += [
+            one
+            for one, errors in zip(usable, wrong, strict=True)
+            if errors - least <= np.sqrt(errors + least)
+        ]
+    return found
+
+
 def strong(contexts: list[list[Context]]) -> list[Context]:
     """Return the contexts that are approximate functional dependencies."""
     return [one for some in contexts for one in some if one.explained >= _EXPLAINED]

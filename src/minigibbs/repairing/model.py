@@ -17,7 +17,7 @@ from minigibbs.inference.infer import infer
 from minigibbs.learning.api import learn
 from minigibbs.repairing.constraints import Denial, Dependency
 from minigibbs.repairing.counts import joined
-from minigibbs.repairing.dependencies import Context, contexts_of, strong
+from minigibbs.repairing.dependencies import Context, contexts_of, nearly_best, strong
 from minigibbs.repairing.features import PRIORS, Candidates, Featurizer, Votes
 from minigibbs.repairing.table import MISSING, Table
 
@@ -93,13 +93,12 @@ def fit(
     contexts = contexts_of(table) if automatic else [[] for _ in table.names]
     known = _known(table, labels)
     stated = [rule for rule in rules if isinstance(rule, Dependency)]
+    sound = _sound(table, labels)
     depending = stated + [
         Dependency((one.given,), one.column)
-        for one in strong(contexts)
+        for one in nearly_best(table, contexts, sound)
         if all((rule.given, rule.column) != ((one.given,), one.column) for rule in stated)
     ]
-    sound = _sound(table, labels)
-    depending = [rule for rule in depending if rule in stated or sound.issuperset(rule.given)]
     expanded = _expanded(table, depending, labels)
     votes = _votes(table, depending, expanded, sound)
     featurizer = Featurizer(known, contexts, rules, votes)

@@ -245,6 +245,7 @@ def _replaced(series: Any, rows: NDArray[np.int64], entries: Any) -> Any:
     import narwhals.stable.v2 as nw
 
     backend, native = series.implementation, series.to_native()
+    kind: Any = getattr(native, "dtype", None)
     if backend.is_pyarrow():
         return nw.from_native(_with_entries(native, rows, entries), series_only=True)
     if backend.is_polars():
@@ -255,15 +256,15 @@ def _replaced(series: Any, rows: NDArray[np.int64], entries: Any) -> Any:
             return nw.from_native(type(native)("", whole, dtype=native.dtype), series_only=True)
         # scatters times of other units without conversion
         return series.scatter(rows, nw.new_series("", entries, series.dtype, backend=backend))
-    kind = getattr(native, "dtype", None)
     if hasattr(kind, "ordered"):
         new = [one for one in dict.fromkeys(entries) if one not in kind.categories]
         if new:
             series = nw.from_native(native.cat.add_categories(new), series_only=True)
     elif hasattr(kind, "subtype") and hasattr(kind, "fill_value"):  # sparse: has no scatter
-        dense = nw.from_native(native.astype(kind.subtype), series_only=True)
-        made = dense.scatter(rows, entries).to_native().astype(kind)
-        return nw.from_native(made, series_only=True)
+        dense: Any = nw.from_native(native.astype(kind.subtype), series_only=True)
+        return nw.from_native(
+            dense.scatter(rows, entries).to_native().astype(kind), series_only=True
+        )
     return series.scatter(rows, entries)
 
 

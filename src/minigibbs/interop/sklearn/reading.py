@@ -135,7 +135,7 @@ def _unmasked(X: Any) -> Any:  # noqa: N803
     """
     if not isinstance(X, np.ma.MaskedArray):
         return X
-    return X.filled(np.nan) if X.dtype.kind == "f" else X.astype(object).filled(None)
+    return np.ma.filled(X, np.nan) if X.dtype.kind == "f" else np.ma.filled(X.astype(object), None)
 
 
 def _names(X: Any) -> list[Any] | None:  # noqa: N803
