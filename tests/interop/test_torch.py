@@ -468,7 +468,7 @@ def test_dense_crf_covers_enumeration():
 
 
 def test_gradients_of_fixed_weights_are_left_out(monkeypatch):
-    """Evaluating the kernels takes time quadratic in the number of points."""
+    """With wide kernels, evaluating them takes time quadratic in the number of points."""
 
     def refuse(*_):
         raise AssertionError("kernels were evaluated")

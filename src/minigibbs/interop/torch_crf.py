@@ -64,8 +64,9 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
 
     Notes
     -----
-    The gradient of the kernel weights takes time quadratic in the number of points. All else takes
-    linear time. `crf.weight.requires_grad_(False)` fixes the weights, and leaves that gradient out.
+    The gradient of the kernel weights sums all pairs of points that the kernels couple, for every
+    recorded state. With wide kernels these are almost all pairs. `crf.weight.requires_grad_(False)`
+    fixes the weights, and leaves that gradient out.
 
     Images of a batch are sampled one after the other. For tensors on a GPU the chains run there;
     states are copied to the host.
@@ -198,7 +199,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
             warmup=self.warmup,
             chains=self.chains,
             seed=seed_of((self._seed, self._calls)),
-            start="random",  # "dispersed" evaluates the kernels, in quadratic time
+            start="random",  # "dispersed" sums all pairs of points
             record=Record("draws", thin=self.sweeps),
             backend=backend,
             progress=False,
