@@ -467,6 +467,33 @@ def test_dense_crf_covers_enumeration():
     assert 0.90 < np.mean(steep) <= 1
 
 
+def test_gradients_of_fixed_weights_are_left_out(monkeypatch):
+    """With wide kernels, evaluating them takes time quadratic in the number of points."""
+
+    def refuse(*_):
+        raise AssertionError("kernels were evaluated")
+
+    unary, features, weights = small_crf()
+    gradients = []
+    for learned in (True, False):
+        crf = DenseCRF(weights, draws=4, seed=5)
+        crf.weight.requires_grad_(learned)
+        fields = torch.tensor(unary, **DOUBLE)
+        (crf(fields, features)[:, 0] ** 2).sum().backward()
+        gradients.append(fields.grad)
+        monkeypatch.setattr(mg.Points, "energies", refuse)
+    torch.testing.assert_close(*gradients)
+    assert crf.weight.grad is None
+
+
+def test_a_dense_crf_without_kernels():
+    fields = torch.zeros(5, 3, **DOUBLE)
+    crf = DenseCRF([], draws=4, seed=5)
+    crf(fields, [])[:, 0].sum().backward()
+    assert fields.grad[:, 0].min() > 0
+    assert crf.weight.grad.shape == (0,)
+
+
 def test_a_batch_of_images():
     """Images have their own features: the gradient of the weights is the sum over images."""
     unary, features, weights = small_crf()

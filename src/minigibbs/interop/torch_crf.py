@@ -64,6 +64,10 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
 
     Notes
     -----
+    The gradient of the kernel weights sums all pairs of points that the kernels couple, for every
+    recorded state. With wide kernels these are almost all pairs. `crf.weight.requires_grad_(False)`
+    fixes the weights, and leaves that gradient out.
+
     Images of a batch are sampled one after the other. For tensors on a GPU the chains run there;
     states are copied to the host.
 
@@ -195,6 +199,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
             warmup=self.warmup,
             chains=self.chains,
             seed=seed_of((self._seed, self._calls)),
+            start="random",  # "dispersed" sums all pairs of points
             record=Record("draws", thin=self.sweeps),
             backend=backend,
             progress=False,
@@ -233,10 +238,11 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
         along = vector[np.arange(states.shape[2]), states].sum(axis=2)  # [chain, draw]
         along -= along.mean()
         fields, weights = [], []
-        units = crf.groups(ctx.rows, np.ones(len(ctx.rows)))
-        energies = [one.energies(states.reshape(-1, states.shape[2])) for one in units]
-        table = np.stack(energies, axis=-1).reshape(*along.shape, len(units))
-        table -= table.mean(axis=(0, 1))
+        table = np.zeros((*along.shape, len(ctx.rows)))  # log-potentials of kernels of weight 1
+        if ctx.needs_input_grad[1]:
+            for kernel, one in enumerate(crf.groups(ctx.rows, np.ones(len(ctx.rows)))):
+                energies = one.energies(states.reshape(-1, states.shape[2]))
+                table[..., kernel] = (energies - energies.mean()).reshape(along.shape)
         for chain, weight in enumerate(along):
             shares = _shares(states[chain], ctx.labels, weight)
             fields.append(shares - weight.mean() * ctx.mean)

@@ -282,4 +282,5 @@ def spread(each: torch.Tensor) -> torch.Tensor:
     """Return the standard error of the mean of independent groups [group, ...]; NaN for one."""
     if len(each) < 2:
         return torch.full_like(each[0], math.nan)
-    return each.std(dim=0) / math.sqrt(len(each))
+    squares = (each - each.mean(dim=0)).square().sum(dim=0)  # torch.std warns of an empty tensor
+    return (squares / ((len(each) - 1) * len(each))).sqrt()
