@@ -212,7 +212,7 @@ SLOWER: dict[str, Bomb] = {
     "checkpoint": lambda: sample(grid(), chains=BILLION, checkpoint=Path(mkdtemp()) / "run"),
     "start": lambda: sample(grid(), chains=BILLION, start=many(0, BILLION, 16, kind=np.int8)),
     "ladder": lambda: sample(grid(), mg.Tempering(levels=10**7)),
-    "ladder of 100,000": lambda: sample(grid(), mg.Tempering(levels=10**5)),
+    "ladder of 10,000": lambda: sample(grid(), mg.Tempering(levels=10**4)),
     "ladder of a large model": lambda: sample(grid(1000), mg.Tempering(levels=5000)),
     "min-gibbs": lambda: sample(grid(), mg.MinGibbs(batch=1e12), updates=1),
     "min-gibbs, subsets": lambda: sample(

@@ -121,7 +121,7 @@ CALLS: dict[str, Callable[[Path], bool]] = {
 # Prerequisites of a call, created before signals can arrive.
 PREPARATIONS: dict[str, Callable[[Path], Any]] = {
     "resume": lambda folder: mg.sample_until(
-        _lattice(), ess=10**9, max_time=0.2, checkpoint=folder / "run", every=0.1, **QUIET
+        _lattice(), ess=10**9, max_time=3.0, checkpoint=folder / "run", every=0.1, **QUIET
     ),
     "log_likelihood": _fitted,
 }
@@ -193,6 +193,9 @@ def call_case(name: str, number: int, delay: float) -> str:
         if child == 0:
             _child(name, folder)
         while not (folder / "called").exists():
+            if os.waitpid(child, os.WNOHANG)[0]:
+                said = (folder / "said").read_text()
+                return "finished" if (folder / "called").exists() else f"not prepared: {said}"
             time.sleep(0.005)
         time.sleep(delay)
         begun = (folder / "begun").exists()

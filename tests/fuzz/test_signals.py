@@ -19,6 +19,17 @@ def test_calls_keep_their_results(only):
     assert "3 signals, 0 findings" in done.stdout
 
 
+def test_a_call_that_cannot_be_prepared_ends():
+    program = (
+        "from tests.fuzz import signals\n"
+        "signals.PREPARATIONS['sample'] = lambda _: 1 / 0\n"
+        "print(signals.call_case('sample', 2, 0.1))\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
+    assert done.stdout.startswith("not prepared: ZeroDivisionError"), done.stderr
+
+
 def test_limits_are_measured():
     """No time is asserted here: the campaign does that, with all cores loaded."""
     program = (

@@ -902,3 +902,15 @@ def test_weights_of_rows_may_be_huge_or_tiny():
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(mg.LearnError, match=r"not negative, .* got nan in row 1"):
         learn(graph, rows, "exact", weights=[1.0, np.nan, 1.0])
+
+
+@pytest.mark.parametrize("method", ["exact", "pcd", "pseudo", "cd"])
+def test_rows_that_hard_constraints_exclude_are_refused(method):
+    table = mg.Table([[1, 0]], [[[0.0, 0.0], [-np.inf, 0.0]]])  # x1 = 1 needs x0 = 1
+    graph = mg.FactorGraph([2, 2], [table, mg.Ising([0], [1], 0.0, name="J")])
+    options = {"method": method, "steps": 5, "seed": 1, "progress": False}
+    with pytest.raises(mg.LearnError, match=r"row 1: it has probability 0 .* table factor 0"):
+        mg.learn(graph, [[1, 1], [0, 1]], **options)
+    rows = np.array([[1, 1], [0, 0], [1, 0], [0, 1]] * 20)
+    weights = np.array([1.0, 1.0, 1.0, 0.0] * 20)
+    mg.learn(graph, rows, weights=weights, **options)

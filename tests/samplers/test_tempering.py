@@ -697,3 +697,9 @@ def test_estimates_without_each_part():
         others = np.arange(12) != k
         means = _log_sum(sums[others]) - np.log(counts[others].sum())
         assert found[k] == pytest.approx((means[:, 0] - means[:, 1]).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("levels", "message"), [(1, "at least 2"), (10**4 + 1, "at most 10,000")])
+def test_numbers_of_levels_that_make_no_ladder_are_refused(levels, message):
+    with pytest.raises(mg.SampleError, match=message):
+        mg.Tempering(levels=levels)

@@ -151,8 +151,8 @@ TOO_LARGE = {
         "maximize: 10,000,000 chains",
     ),
     "levels": (
-        lambda: mg.sample(SPINS, mg.Tempering(levels=10**7), sweeps=1, progress=False),
-        "10,000,000 levels .* fewer levels",
+        lambda: mg.sample(GRID, mg.Tempering(levels=10**4), sweeps=1, progress=False),
+        "10,000 levels .* fewer levels",
     ),
     "bins": (
         lambda: mg.sample(
@@ -178,6 +178,7 @@ TOO_LARGE = {
     ),
 }
 SPINS = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.3, name="J")])
+GRID = mg.models.ising_lattice(side=100, beta=0.3)
 
 
 @pytest.mark.parametrize("case", TOO_LARGE)

@@ -248,6 +248,7 @@ def learn(
         backend=backend,
         reweight=reweight,
     )
+    checks.require_possible(graph, rows)
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
     chosen = None if sampler is None else choose(sampler)

@@ -34,6 +34,28 @@ def require_parameters(graph: FactorGraph) -> None:
         )
 
 
+def require_possible(graph: FactorGraph, data: Data) -> None:
+    """Raise an error if a hard constraint forbids the observed values of a row.
+
+    A row that is forbidden only through its missing values is not found.
+    """
+    model = graph.packed
+    for number in graph.hard.tolist():
+        factor = model.factors[number]
+        slots = model.slots[factor["scope_start"] : factor["scope_end"]]
+        own = data.rows[:, slots["variable"]].astype(np.int64)
+        places = factor["table_start"] + (own * slots["key"]).sum(axis=1)
+        forbidden = np.isneginf(model.table[places]) & (data.weight > 0)
+        if data.seen is not None:
+            forbidden &= (data.seen[:, slots["variable"]] != 0).all(axis=1)
+        if forbidden.any():
+            row = int(forbidden.argmax())
+            raise LearnError(
+                f"data, row {row}: it has probability 0 in this graph, which {graph.where(number)} "
+                "excludes"
+            )
+
+
 def unspoken(graph: FactorGraph, data: Data) -> list[str]:
     """Warn about parameters without factors, or whose factors touch no observed variable."""
     frame, found = graph.frame, []

@@ -41,6 +41,7 @@ from minigibbs.system.watch import current
 _SPARSE = 5.0  # largest mean number of neighbors for which Houdayer moves are beneficial
 _SWAPS = 6.0  # least ratio of the time of sweeps to that of energies
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: more would leave few exchanges
+_MOST_LEVELS = 10_000  # longer ladders take minutes to space, and no replica crosses them
 
 
 @checked(SampleError)
@@ -102,6 +103,11 @@ class Tempering(SweepSampler):
         elif isinstance(self.levels, int | np.integer):
             if self.levels < 2:
                 raise SampleError(f"Tempering: levels must be at least 2, got {self.levels}")
+            if self.levels > _MOST_LEVELS:
+                raise SampleError(
+                    f"Tempering: levels must be at most {_MOST_LEVELS:,}, got {self.levels:,}: a "
+                    "replica needs about the square of their number of sweeps to visit them all"
+                )
         else:
             object.__setattr__(self, "levels", _read_levels(self.levels))
 
