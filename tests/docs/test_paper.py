@@ -73,7 +73,7 @@ def test_mistakes_on_random_models_are_read_by_family(tmp_path):
     head = COVERAGE[: COVERAGE.index("| m2")]
     path.write_text(
         f"{head}| weak: a glass | 2% ± 2% warned | 40 |\n"
-        "| mixed: a glass | 70% ± 7% warned; 20 wrong, 1 of them unwarned, off by up to 0.1 | 40 |\n"
+        "| mixed: a glass | 70% ± 7% warned; 20 wrong, 1 of them unwarned, off by 0.1 | 40 |\n"
         "| strong: a glass | 9% ± 2% warned | 40 |\n"
     )
     found = build.verdicts(path)
