@@ -101,7 +101,8 @@ def exclusions(rng: np.random.Generator, strength: float) -> Model:
 def pattern(rng: np.random.Generator, strength: float) -> Model:
     """60 variables of 20 values with one random pattern, which attracts by pairs.
 
-    Near its first-order transition, chains stay in a phase in which all values are about equal.
+    Near its first-order transition, chains stay in a phase in which all values are about equal. The
+    search for phases was designed on this family, so the table leaves it out.
     """
     n, states = 60, 20
     hidden = rng.integers(0, states, n)
@@ -128,7 +129,6 @@ FAMILIES: dict[str, tuple[Callable[[np.random.Generator, float], Model], float, 
     "restricted Boltzmann machine, two patterns": (boltzmann, 0.4, 2.0),
     "chain with two corridors, hard constraints": (corridors, 0.5, 5.0),
     "exclusions on a random bipartite graph": (exclusions, 0.0, 2.5),
-    "one hidden pattern, 20 values": (pattern, 3.0, 6.2),
 }
 
 

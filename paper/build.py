@@ -26,7 +26,13 @@ COVERED = re.compile(  # runs without a warning, their share, and all runs
     r"(?:(?P<quiet>[\d.]+% ± [\d.]+%) of unwarned; )?(?P<share>\d+)% unwarned; "
     r"all (?P<all>[\d.]+)% ± [\d.]+%"
 )
-USED = ("flagship", "real", "clusters", "sparse", "gpu", "learning", "conditional", "coverage")
+FAMILY = re.compile(  # runs with a warning, wrong runs, and those of them without a warning
+    r"(?P<warned>[\d.]+% ± [\d.]+%) warned(?:; (?P<wrong>\d+) wrong, (?P<missed>\d+) of them .*)?"
+)
+USED = (
+    *("flagship", "real", "clusters", "sparse", "gpu", "learning", "conditional"),
+    *("coverage", "verdicts"),
+)
 
 
 def numbers() -> dict[str, Any]:
@@ -66,6 +72,7 @@ def numbers() -> dict[str, Any]:
         "real": _real(tables["real"]),
         "settings": settings(),
         "coverage": coverage(RESULTS / "coverage.md"),
+        "verdicts": verdicts(RESULTS / "verdicts.md"),
     }
 
 
@@ -112,7 +119,11 @@ def coverage(path: Path) -> dict[str, Any]:
             model = next(model for model in MODELS if f", {model}" in what)
             row = judged.setdefault(what.replace(f", {model}", ""), {})
             row[model] = f"{found['quiet']} ({found['share']}%)"
+    quiet = [float(cell.split("%")[0]) for row in judged.values() for cell in row.values()]
+    counts = [row[2].split(" of ") for row in unhealthy]
     return {
+        "range": [min(quiet), max(quiet)],
+        "missed": [sum(int(part) for part in column) for column in zip(*counts, strict=True)],
         "models": list(MODELS),
         "judged": [
             [what, *(row.get(model, "") for model in MODELS)] for what, row in judged.items()
@@ -122,6 +133,25 @@ def coverage(path: Path) -> dict[str, Any]:
         "healthy": healthy,
         "unhealthy": unhealthy,
     }
+
+
+def verdicts(path: Path) -> dict[str, Any]:
+    """Return mistakes on random models: a row per family, and sums of missed and wrong runs."""
+    rows: dict[str, list[str]] = {}
+    missed = wrong = 0
+    for _, what, measured in Table.read(path).rows:
+        kind, _, family = what.partition(": ")
+        found = FAMILY.fullmatch(measured)
+        if found is None:
+            raise KeyError(f"no counts in the row {what!r}")
+        row = rows.setdefault(family, [family])
+        if kind == "weak":
+            row.append(found["warned"])
+            continue
+        row.append(f"{found['missed'] or 0} of {found['wrong'] or 0}")
+        missed += int(found["missed"] or 0)
+        wrong += int(found["wrong"] or 0)
+    return {"rows": list(rows.values()), "missed": [missed, wrong]}
 
 
 def build(form: str = "pdf") -> list[Path]:

@@ -68,6 +68,29 @@ def test_coverage_is_read_by_model_and_kind(tmp_path):
         build.coverage(path)
 
 
+def test_mistakes_on_random_models_are_read_by_family(tmp_path):
+    path = tmp_path / "verdicts.md"
+    head = COVERAGE[: COVERAGE.index("| m2")]
+    path.write_text(
+        f"{head}| weak: a glass | 2% ± 2% warned | 40 |\n"
+        "| mixed: a glass | 70% ± 7% warned; 20 wrong, 1 of them unwarned, off by 0.1 | 40 |\n"
+        "| strong: a glass | 9% ± 2% warned | 40 |\n"
+    )
+    found = build.verdicts(path)
+    assert found == {"rows": [["a glass", "2% ± 2%", "1 of 20", "0 of 0"]], "missed": [1, 20]}
+    path.write_text(path.read_text(encoding="utf-8").replace("wrong", "odd"))
+    with pytest.raises(KeyError, match="mixed: a glass"):
+        build.verdicts(path)
+
+
+def test_mistakes_on_random_models_agree_with_the_page():
+    found = build.numbers()["verdicts"]
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    for row in found["rows"]:
+        assert f"| {' | '.join(row)} |" in page
+    assert "{} of {} wrong runs".format(*found["missed"]) in page
+
+
 def test_all_measured_rows_of_coverage_are_shown():
     """All judged intervals are in the table, and the verdicts agree with the page."""
     text = (build.RESULTS / "coverage.md").read_text(encoding="utf-8")

@@ -306,3 +306,15 @@ def test_chains_that_differ_have_the_error_of_chains():
     assert found.error == pytest.approx(series.mean(axis=1).std(ddof=1) / 2, rel=1e-6)
     alike = of_series("a", rng.normal(size=(4, 1000))).estimate
     assert alike.blocks > 32
+
+
+def test_chains_that_differ_by_more_than_their_blocks_have_the_error_of_chains():
+    """Blocks that are numerous and look independent do not show how chains differ."""
+    rng, count = np.random.default_rng(2), np.ones(160, np.int64)
+    values, rows = rng.normal(size=(4, 40)), np.repeat(np.arange(4), 40)
+    alike = Blocks(values.reshape(-1, 1), count, rows).estimate(lambda mean: mean[0])
+    assert alike.blocks == 160
+    values += np.array([[-1.0], [-0.5], [0.5], [1.0]])
+    found = Blocks(values.reshape(-1, 1), count, rows).estimate(lambda mean: mean[0])
+    assert found.blocks == 4
+    assert found.error == pytest.approx(values.mean(axis=1).std(ddof=1) / 2, rel=1e-6)
