@@ -71,6 +71,12 @@ class Whole:
         ]
         return stacked(self.groups), rows
 
+    def schema(self):
+        """Return the schema that all groups have."""
+        schema = self.groups[0].schema()
+        assert all(group.schema() == schema for group in self.groups)
+        return schema
+
     def restore(self, saved):
         states, rows = saved
         if self.own:  # checks all arrays, like a checkpoint
@@ -105,11 +111,13 @@ def perform(place, graph, chains):
     sweep, found = sweep_of(graph), {}
     start, elsewhere = states_of(graph, chains, 1), states_of(graph, chains, 2)
     whole = place("graph", start)
-    found["first"] = whole.states()
+    found["first"], schema = whole.states(), whole.schema()
     whole.advance(WARMUP * sweep)
     found["warmed"] = whole.states()
     whole.advance(FIRST_RECORDS * sweep, True)
     found["recorded"], saved = whole.states(), whole.state()
+    assert whole.schema() == schema
+    assert {name: (array.shape[1:], array.dtype) for name, array in saved[0].items()} == schema
     whole.advance((RECORDS - FIRST_RECORDS) * sweep, True)
     found["later"] = whole.states()
     found |= whole.collected()

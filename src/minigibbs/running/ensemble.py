@@ -10,9 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 State = dict[str, NDArray[Any]]  # everything that chains need to continue, except past records
+Schema = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]  # shapes and types of these arrays
 
 
 class Ensemble(ABC):
@@ -77,6 +79,19 @@ class Ensemble(ABC):
             chains advance.
         """
 
+    def schema(self) -> Schema:
+        """Return the shape and type of each array of `state`.
+
+        They do not change while the chains advance. So a state from a file can be compared with
+        the schema of new chains before it is restored.
+
+        Returns
+        -------
+        dict
+            A tuple `(shape, dtype)` per array.
+        """
+        return {name: (array.shape, array.dtype) for name, array in self.state().items()}
+
     @abstractmethod
     def restore(self, state: State) -> None:
         """Continue from the result of `state`, in this process or another.
@@ -84,5 +99,5 @@ class Ensemble(ABC):
         Parameters
         ----------
         state : dict of arrays
-            State of chains with the same plan.
+            State of chains with the same plan, and therefore with the same `schema`.
         """

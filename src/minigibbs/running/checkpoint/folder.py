@@ -358,14 +358,14 @@ def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:
 
 def restore_states(plan: Plan, groups: list[Group], found: dict[str, NDArray[Any]]) -> None:
     """Restore stacked states in new groups, after checking all of them."""
-    wanted = stacked(groups)
-    for name, mine in wanted.items():
-        if name in STATE:  # missing in checkpoints of runs before 0.3
-            found.setdefault(name, mine)
-        given = found[name]
-        if given.shape != mine.shape or given.dtype != mine.dtype:
-            raise ValueError(f"{name}: expected {mine.shape} of {mine.dtype}, got {given.shape}")
-    states = {name: found[name] for name in wanted}
+    schema = groups[0].schema()  # groups of a plan have the same schema
+    for name, (one, kind) in schema.items():
+        if name in STATE and name not in found:  # missing in checkpoints of runs before 0.3
+            found[name] = stacked(groups)[name]
+        given, shape = found[name], (len(groups), *one)
+        if given.shape != shape or given.dtype != kind:
+            raise ValueError(f"{name}: expected {shape} of {kind}, got {given.shape}")
+    states = {name: found[name] for name in schema}
     BACKENDS[plan.backend].check_state(plan, states)
     for number, group in enumerate(groups):
         group.restore({name: array[number] for name, array in states.items()})
