@@ -224,7 +224,7 @@ def test_the_likelihood_of_a_restricted_machine_sums_to_one():
 def test_draws_of_wide_machines_come_from_chains(monkeypatch):
     from minigibbs.interop.sklearn import machines
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise mg.TooLargeError("too wide")
 
     rows = np.repeat([[0, 0], [1, 1]], 50, axis=0)
