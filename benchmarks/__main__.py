@@ -23,6 +23,7 @@ BENCHMARKS = [
     "dense",
     "sparse",
     "lattices",
+    "ranks",
     "observables",
     "learning",
     "repair",
