@@ -91,3 +91,10 @@ def test_places_are_sorted_by_color_size_and_degree():
     places, color = order_places(graph, degree), graph.colors.color
     order = np.lexsort((degree, sizes, color))
     np.testing.assert_array_equal(places.variable, order[color[order] >= 0])
+
+
+def test_exact_parts_of_a_split_leave_out_implicit_factors():
+    pairs, dense = mg.Ising([0, 1], [1, 2], [0.5, 0.25]), mg.Complete(9, 0.1, kind="ising")
+    split = mg.PoissonGibbs().split(mg.FactorGraph([2] * 9, [pairs, dense]))
+    assert split.heavy.all()
+    np.testing.assert_allclose(split.exact[:4], [1.0, 1.5, 0.5, 0.0])

@@ -121,7 +121,8 @@ def choose_split(
         ones = np.broadcast_to(np.ones(1), len(rows))
         return Split(np.empty(0, dtype=bool), ones, none, none, none, lanes, implicits)
     if heavy is None and _cheap_rows(model):
-        local = energy_at(model) if graph.stencils else graph.local_energies
+        others = graph.stencils or graph.implicits  # `local_energies` includes them
+        local = energy_at(model) if others else graph.local_energies
         chosen = np.full(len(rows), _theta_without_tail(theta, local))
         none = np.zeros(len(rows))
         every = np.broadcast_to(np.True_, len(model.weight))
