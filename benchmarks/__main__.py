@@ -25,6 +25,7 @@ BENCHMARKS = [
     "dense",
     "sparse",
     "lattices",
+    "ranks",
     "observables",
     "learning",
     "repair",

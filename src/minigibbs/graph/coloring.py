@@ -42,8 +42,8 @@ def coloring(graph: FactorGraph) -> Coloring:
     model, free = graph.packed, graph.evidence < 0
     n = len(free)
     color = np.full(n, NONE, dtype=np.int32)
-    queue, position = np.empty(n, np.int32), np.empty(n, np.int32)
-    if not _two_colors(model, free, color, queue):
+    queue, position = np.empty(n, np.int32), np.empty(n, np.int32)  # pages in use only if needed
+    if not _color_in_order(model, free, color) and not _two_colors(model, free, color, queue):
         color[:] = NONE
         degree = np.empty(n, np.int32)
         _count_neighbors(model, free, degree)
@@ -89,6 +89,30 @@ def _paint(free, color, queue, end, i, j):
         queue[end] = j
         return end + 1
     return end if color[j] != color[i] else -1
+
+
+@entry
+def _color_in_order(model, free, color):
+    """Color pairs with 0 and 1 in the order of the variables; return whether that was possible.
+
+    If it is, the result is that of `_two_colors`, without its random access to memory. It fails on
+    some graphs of two colors. Then all colors are removed again.
+    """
+    for i in range(len(color)):
+        row, own = model.rows[i], NONE
+        possible = row.pair_end == row.unary_begin
+        for k in range(row.start, row.pair_end):
+            j = model.target[k]
+            if free[i] and free[j] and color[j] >= 0:
+                possible = possible and own != color[j]
+                own = 1 - color[j]
+        if not possible:
+            for j in range(i):
+                color[j] = NONE
+            return False
+        if free[i]:
+            color[i] = max(own, 0)
+    return True
 
 
 @entry

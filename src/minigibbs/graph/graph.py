@@ -612,6 +612,7 @@ class FactorGraph(Frozen):
             )
         spans = factor_spans(self.rest.packed, self.evidence)
         factors, total = int(np.count_nonzero(spans)), float(spans.sum())
+        del spans
         rows, free = self.rest.packed.rows, self.evidence == FREE
         degrees = rows["end"] - rows["start"]
         for stencil in self.stencils:
@@ -654,7 +655,8 @@ class FactorGraph(Frozen):
 
         if self._alone is not None:
             return float(self._alone.local(self.sizes, self.evidence)[1].max()) / 2
-        influence = influence_at(self.rest.packed)
+        pairs = not (self.implicits or self.stencils or len(self.packed.factors))
+        influence = self.local_energies / 2 if pairs else influence_at(self.rest.packed)
         for group in self.implicits:
             influence += group.energy_per_weight * group.local_weights() / 2
         for stencil in self.stencils:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.factors.base import FREE, Factors, General, Pairs
 from minigibbs.graph.factors.implicit.base import Implicit
-from minigibbs.kernels.jit import entry
+from minigibbs.kernels.jit import entry, literal_entry
 from minigibbs.kernels.layout import FACTOR, ROW, SLOT, Model
 from minigibbs.system import memory
 
 _ENTRY_BYTES = 12  # target and weight
+IN_ORDER = 8  # entries of a row that NumPy adds one after another
 _PAIR, _GENERAL, _UNARY = range(3)  # the parts of a row
 
 
@@ -89,7 +90,9 @@ def packed_rows(
     target, weight = np.empty(0, np.int32), np.empty(0)
     if varies is None:
         varies = pairs_vary(pair, pair_weight, sizes, evidence)
-    count = np.zeros((_UNARY + 1 if len(general) else _PAIR + 1, len(sizes)), dtype=np.int64)
+    if not len(general):
+        return _pair_rows(sizes, evidence, pair, pair_weight, varies)
+    count = np.zeros((_UNARY + 1, len(sizes)), dtype=np.int64)
     place = count
     for filling in (False, True):
         if filling:
@@ -101,12 +104,28 @@ def packed_rows(
             weight = np.empty(end[-1], dtype=np.float64)
         if len(pair):
             _place_pairs(pair, pair_weight, varies, evidence, place, target, weight)
-        if len(general):
-            _place_general(general, slots, evidence, place, target, weight)
+        _place_general(general, slots, evidence, place, target, weight)
     rows = np.empty(len(sizes), dtype=ROW)  # after the second pass, each part's place is its end
     rows["start"], rows["pair_end"] = start, place[_PAIR]
-    rows["unary_begin"] = place[_GENERAL] if len(general) else place[_PAIR]
+    rows["unary_begin"] = place[_GENERAL]
     rows["end"], rows["domain"] = end, sizes
+    return rows, target, weight
+
+
+def _pair_rows(
+    sizes: NDArray[np.int32],
+    evidence: NDArray[np.int32],
+    pair: NDArray[np.int32],
+    pair_weight: NDArray[np.float64],
+    varies: NDArray[np.bool_],
+) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
+    """Build the rows of a graph of pairs with little memory besides the rows."""
+    place, none = np.zeros((1, len(sizes)), np.int64), np.empty(0)
+    rows = np.empty(len(sizes), dtype=ROW)
+    _place_pairs(pair, pair_weight, varies, evidence, place, none.astype(np.int32), none)
+    total = _bound_rows(place[_PAIR], sizes, rows)
+    target, weight = np.empty(total, np.int32), np.empty(total)
+    _place_pairs(pair, pair_weight, varies, evidence, place, target, weight)
     return rows, target, weight
 
 
@@ -162,6 +181,10 @@ def row_sums(rows: NDArray[np.void], values: NDArray[np.float64]) -> NDArray[np.
 
 def energy_at(model: Model) -> NDArray[np.float64]:
     """Return for each free variable the sum of its factors' M; the largest is the paper's L."""
+    sums = np.empty(len(model.rows))
+    pairs = len(model.weight) and not len(model.factors)
+    if pairs and sum_pairs(model.rows, model.weight, 1.0, True, sums):
+        return sums
     return row_sums(model.rows, entry_spans(model))
 
 
@@ -172,6 +195,8 @@ def influence_at(model: Model) -> NDArray[np.float64]:
     variation. If the sum is below 1 for all, Dobrushin's condition holds, and chains that update
     one variable at a time mix fast.
     """
+    if not len(model.factors):
+        return energy_at(model) / 2
     rows, share = model.rows, entry_spans(model) / 2
     if (rows["pair_end"] < rows["end"]).any():
         owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
@@ -186,7 +211,9 @@ def influence_at(model: Model) -> NDArray[np.float64]:
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
     """Return the paper's M of every factor, pairs first; 0 if evidence fixes the factor."""
     varies = pairs_vary(model.pair, model.pair_weight, model.rows["domain"], evidence)
-    return np.concatenate([np.where(varies, np.abs(model.pair_weight), 0.0), model.factors["span"]])
+    spans = np.abs(model.pair_weight)
+    spans *= varies
+    return np.concatenate([spans, model.factors["span"]]) if len(model.factors) else spans
 
 
 def pairs_vary(
@@ -238,6 +265,39 @@ def _place_pairs(pair, pair_weight, varies, evidence, place, target, weight):
                     target[place[_PAIR, variable]] = pair[k, 1 - side]
                     weight[place[_PAIR, variable]] = pair_weight[k]
                 place[_PAIR, variable] += 1
+
+
+@entry
+def _bound_rows(place, sizes, rows):
+    """Convert counts to first indices, and write the rows; return the number of entries."""
+    total = np.int64(0)
+    for i in range(len(rows)):
+        row, count = rows[i], place[i]
+        place[i], row.start, row.domain = total, total, sizes[i]
+        total += count
+        row.pair_end, row.unary_begin, row.end = total, total, total
+    return total
+
+
+@literal_entry
+def sum_pairs(rows, weight, scale, absolute, sums):
+    """Sum the scaled weights of each row's pairs, or their absolute values.
+
+    The order of additions is that of `numpy.add.reduceat`: the first one is added last. Returns
+    whether all rows are as short as NumPy adds in order.
+    """
+    for i in range(len(rows)):
+        start, end = rows[i].start, rows[i].pair_end
+        if end - start > IN_ORDER:
+            return False
+        rest, first = 0.0, 0.0
+        for k in range(start, end):
+            one = scale * weight[k]
+            one = abs(one) if absolute else one
+            first = one if k == start else first
+            rest += 0.0 if k == start else one
+        sums[i] = first + rest
+    return True
 
 
 @entry

@@ -8,8 +8,6 @@ bits, 32 per word. A displacement becomes a shift of the bits of one row against
 from __future__ import annotations
 
 import itertools
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.kernels.jit import literal, literal_entry
 from minigibbs.kernels.lanes import lanes_of
+from minigibbs.samplers.chromatic.places import in_parts
 
 BITS = 32  # sites per word
 MOST_COLORS = 8
@@ -34,6 +33,9 @@ class Lattice(NamedTuple):
     wraps: NDArray[np.uint8]  # [axis]
     offset: NDArray[np.int64]  # [direction, axis]: each offset, then its opposite
     change: NDArray[np.int64]  # [direction] difference of color along it
+    sites: NDArray[np.int64]  # [phase] sites of a color in a row, by the first one
+    shift: NDArray[np.int64]  # [phase, direction] displacement of neighbors in bits of their row
+    met: NDArray[np.int64]  # [phase, direction] sites of the neighbors' color in their row
     colors: int
     rows: int  # along the last axis
     words: int  # per row and color
@@ -53,12 +55,17 @@ def lattice_of(stencil: Stencil) -> Lattice | None:
     both = [tuple(sign * d for d in one) for one in offsets for sign in (1, -1)]
     steps = np.array(both, np.int64).reshape(-1, len(stencil.shape))
     side, shape = stencil.shape[-1], np.array(stencil.shape, np.int64)
+    sites = (side - np.arange(colors) + colors - 1) // colors
+    shift, phase = np.divmod(np.arange(colors)[:, None] + steps[:, -1], colors)
     lattice = Lattice(
         shape=shape,
         factor=np.array(factor, np.int64),
         wraps=np.array(stencil.periodic, np.uint8),
         offset=steps,
         change=(steps @ np.array(factor, np.int64)) % colors,
+        sites=sites,
+        shift=shift,
+        met=sites[phase],
         colors=colors,
         rows=stencil.variables // side,
         words=-(-side // (colors * BITS)),
@@ -97,6 +104,18 @@ def place_row(lattice, row, at):
         total += lattice.factor[axis] * at[axis]
         axis -= 1
     return total
+
+
+@literal
+def next_row(lattice, at):
+    """Advance the coordinates of a row to those of the next one."""
+    axis = len(lattice.shape) - 2
+    while axis >= 0:
+        at[axis] += 1
+        if at[axis] < lattice.shape[axis]:
+            break
+        at[axis] = 0
+        axis -= 1
 
 
 @literal
@@ -240,14 +259,9 @@ def packed(lattice: Lattice, values: NDArray[Any]) -> NDArray[np.uint32]:
     out = np.empty(lattice.colors * lattice.units, np.uint32)
     flat = np.ascontiguousarray(values).ravel()
     flat = flat.view(np.uint8) if flat.dtype == np.bool_ else flat.astype(np.uint8, copy=False)
-    parts = min(os.cpu_count() or 1, max(len(out) // _WORTH, 1))
-    cuts = [len(out) * k // parts for k in range(parts + 1)]
 
-    def pack(part: int) -> None:
-        pack_bits(lattice, flat, cuts[part], cuts[part + 1], out)
+    def pack(first: int, last: int) -> None:
+        pack_bits(lattice, flat, first, last, out)
 
-    pack(0)  # compiles the function before the threads start
-    if parts > 1:
-        with ThreadPoolExecutor(parts) as pool:
-            list(pool.map(pack, range(1, parts)))
+    in_parts(pack, len(out), len(out) // _WORTH)
     return out

@@ -6,7 +6,10 @@ blocks of up to 64, so that inner loops over the variables of a block have no br
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +47,7 @@ class Places(NamedTuple):
 def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
     """Order the free variables by color, size, number of entries [n], and index."""
     color, count = graph.colors
-    variable = np.lexsort((degree, graph.sizes, color)).astype(np.int32)
+    variable = _sorted((color, graph.sizes, degree))
     variable = variable[np.count_nonzero(color < 0) :]
     place = np.full(len(color), -1, dtype=np.int32)
     place[variable] = np.arange(len(variable), dtype=np.int32)
@@ -56,6 +59,18 @@ def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
     return Places(
         variable, place, degrees, ends.astype(np.int64), blocks, block_ends.astype(np.int64)
     )
+
+
+def _sorted(keys: Sequence[NDArray[np.integer]]) -> NDArray[np.int32]:
+    """Return a stable order by several keys, the first one being the most important."""
+    order = np.arange(len(keys[0]), dtype=np.int32)
+    for key in reversed(keys):
+        low, high = int(key.min(initial=0)), int(key.max(initial=0))
+        if (key == key[:1]).all():  # as on a lattice
+            continue
+        small = (key - low).astype(np.min_scalar_type(high - low))  # NumPy counts small integers
+        order = order[np.argsort(small[order], kind="stable")]
+    return order
 
 
 def _blocks(
@@ -116,6 +131,26 @@ def lay_entries(
                 out[entry : entry + index.size].reshape(shape[0], width, shape[1])[:] = blocks
             entry += index.size
     return laid
+
+
+def in_parts(work: Callable[[int, int], Any], count: int, most: int) -> None:
+    """Call a compiled function on parts of a range, on up to `most` threads.
+
+    Parameters
+    ----------
+    work : callable
+        `work(first, last)`; it must release the lock of the interpreter.
+    count : int
+        Length of the range.
+    most : int
+        Number of threads that the work justifies.
+    """
+    parts = max(min(os.cpu_count() or 1, most, count), 1)
+    cuts = [count * k // parts for k in range(parts + 1)]
+    work(cuts[0], cuts[1])  # compiles the function before the threads start
+    if parts > 1:
+        with ThreadPoolExecutor(parts) as pool:
+            list(pool.map(lambda part: work(*part), pairwise(cuts[1:])))
 
 
 def _new_runs(places: Places) -> NDArray[np.bool_]:

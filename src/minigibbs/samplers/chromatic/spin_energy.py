@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.energy import energies
-from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.jit import entry, kernel, literal_entry
 from minigibbs.kernels.lanes import add_where, lanes_of
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
@@ -35,12 +35,13 @@ def spin_energy(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
 
 def _parts(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
     model, evidence = graph.packed, graph.evidence
-    place = np.full(len(graph), -1, np.int64)
-    place[variable] = np.arange(len(variable))
+    place = np.full(len(graph), -1, np.int32)
+    place[variable] = np.arange(len(variable), dtype=np.int32)
     unary = sum_unary(model)
     field = np.zeros(len(graph)) if not len(unary) else unary[1::2] - unary[::2]
-    both = model.pair_weight != 0
+    pair, weights = model.pair, model.pair_weight
     if graph.free < len(graph):
+        both = weights != 0
         free = evidence[model.pair] < 0
         both &= free.all(axis=1)
         for own in (0, 1):  # the free variable of a pair with a clamped one has a field
@@ -48,13 +49,44 @@ def _parts(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
             sign = np.where(evidence[model.pair[half, 1 - own]] == 1, 1.0, -1.0)
             weight = sign * model.pair_weight[half]
             field = field + np.bincount(model.pair[half, own], weight, minlength=len(graph))
-    pair = place[model.pair[both]].astype(np.uint32)
-    order = np.argsort(pair.max(axis=1), kind="stable") if len(pair) else slice(None)
-    weights = np.ascontiguousarray(model.pair_weight[both][order])
+        pair, weights = pair[both], weights[both]
+    placed, weights = _ordered(pair, weights, place)
     whole, zeros = np.empty(1), np.where(evidence < 0, 0, evidence).astype(graph.state_type)
     energies(model, zeros[None], whole)
     constant = float(whole[0]) - float(weights.sum())
-    return SpinEnergy(constant, field[variable], np.ascontiguousarray(pair[order]), weights)
+    return SpinEnergy(constant, field[variable], placed, weights)
+
+
+def _ordered(
+    pair: NDArray[np.int32], weight: NDArray[np.float64], place: NDArray[np.int32]
+) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
+    """Return the places of pairs with a weight, in the order of their later places."""
+    first = np.zeros(len(place) + 1, np.int64)
+    count_pairs(pair, weight, place, first)
+    np.cumsum(first, out=first)
+    out, weights = np.empty((first[-1], 2), np.uint32), np.empty(first[-1])
+    write_pairs(pair, weight, place, first, out, weights)
+    return out, weights
+
+
+@literal_entry
+def count_pairs(pair, weight, place, count):
+    """Count the pairs with a weight by their later place, one index further."""
+    for k in range(len(weight)):
+        if weight[k] != 0.0:
+            count[max(place[pair[k, 0]], place[pair[k, 1]]) + 1] += 1
+
+
+@literal_entry
+def write_pairs(pair, weight, place, first, out, weights):
+    """Write the pairs with a weight at indices `first` by their later place, which then grow."""
+    for k in range(len(weight)):
+        if weight[k] != 0.0:
+            a, b = place[pair[k, 0]], place[pair[k, 1]]
+            last = max(a, b)
+            out[first[last], 0], out[first[last], 1] = a, b
+            weights[first[last]] = weight[k]
+            first[last] += 1
 
 
 @entry

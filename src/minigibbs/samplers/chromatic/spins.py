@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.samplers.chromatic.places import lay_entries, order_places
+from minigibbs.graph.packing import sum_pairs
+from minigibbs.kernels.jit import literal_entry
+from minigibbs.samplers.chromatic.places import in_parts, lay_entries, order_places
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 LOG2_E = 1.4426950408889634
+_WORTH = 1 << 20  # entries that justify a thread
 SINGLE = 64.0  # largest log-odds, in units of log 2, for which single precision suffices
 
 
@@ -33,7 +36,65 @@ class SpinColors(NamedTuple):
 
 def spin_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColors:
     """Lay out the pairs of a graph of spins, or only the `heavy` ones."""
+    if heavy is None and graph.free == len(graph):
+        data = _all_pairs(graph)
+        if data is not None:
+            return data
     return spin_layout(graph, heavy)[0]
+
+
+def _all_pairs(graph: FactorGraph) -> SpinColors | None:
+    """Lay out all pairs of a graph without evidence in two passes; None if rows are long.
+
+    The result is that of `spin_layout`, without arrays of the entries' origins.
+    """
+    model = graph.packed
+    sums, sizes = np.empty(len(graph)), np.empty(len(graph))
+    if not sum_pairs(model.rows, model.weight, LOG2_E, False, sums):
+        return None
+    sum_pairs(model.rows, model.weight, LOG2_E, True, sizes)
+    unary = sum_unary(model)
+    base = np.zeros(len(graph)) if not len(unary) else (unary[1::2] - unary[::2]) * LOG2_E
+    base -= sums
+    sizes *= 2.0
+    sizes += np.abs(base)
+    kind = np.float32 if float(sizes.max(initial=0.0)) <= SINGLE else np.float64
+    places = order_places(graph, model.rows["pair_end"] - model.rows["start"])
+    total = int((places.blocks["count"].astype(np.int64) * places.blocks["degree"]).sum())
+    target = np.empty(total, np.uint32)
+    weight: NDArray[Any] = np.empty(total, kind)
+    in_parts(
+        lambda first, last: _lay_pairs(
+            model, places.blocks[first:last], places.variable, places.place, target, weight
+        ),
+        len(places.blocks),
+        total // _WORTH,
+    )
+    data = SpinColors(
+        places.ends,
+        places.blocks,
+        places.block_ends,
+        places.variable,
+        base[places.variable].astype(kind),
+        target,
+        weight,
+    )
+    for array in data:
+        array.setflags(write=False)
+    return data
+
+
+@literal_entry
+def _lay_pairs(model, blocks, variable, place, target, weight):
+    """Write the pairs of some blocks."""
+    for b in range(len(blocks)):
+        block = blocks[b]
+        for lane in range(block.count):
+            begin = model.rows[variable[block.first + lane]].start
+            for k in range(block.degree):
+                out = block.entry + k * block.count + lane
+                target[out] = place[model.target[begin + k]]
+                weight[out] = 2.0 * (LOG2_E * model.weight[begin + k])
 
 
 def spin_layout(

@@ -28,12 +28,12 @@ from minigibbs.samplers.chromatic.lattice import (
     Lattice,
     cut_bits,
     lattice_of,
+    next_row,
     packed,
     partner_row,
     phase_of,
     place_row,
     present_bits,
-    sites_of,
     valid_bits,
 )
 from minigibbs.samplers.gibbs.sampler import sum_unary
@@ -206,26 +206,31 @@ def _by_direction(stencil: Stencil, lattice: Lattice, marks: list[Any]) -> NDArr
 
 
 @literal
-def open_row(lattice, color, row, at, begin, shift, count):
+def open_row(lattice, color, at, begin, shift, count):
     """Locate the neighbors of a color's sites in a row; return its first site and their number.
 
-    Outputs by direction: `begin` is the offset of the neighbors' words, or -1 if there are none;
-    `shift` is the displacement in bits along their row; `count` is the number of sites in that row.
+    The row has coordinates `at`. Outputs by direction: `begin` is the offset of the neighbors'
+    words, or -1 if there are none; `shift` is the displacement in bits along their row; `count` is
+    the number of sites in that row.
     """
-    phase = phase_of(lattice, place_row(lattice, row, at), color)
-    last = len(lattice.shape) - 1
+    total = np.int64(0)
+    for axis in range(len(lattice.shape) - 1):
+        total += lattice.factor[axis] * at[axis]
+    phase = phase_of(lattice, total, color)
     for d in range(len(lattice.offset)):
         other = partner_row(lattice, at, d)
-        if other < 0:
-            begin[d] = -1
-            continue
-        further = phase + lattice.offset[d, last]  # the first neighbor, at its own row's phase
-        shift[d] = further // lattice.colors
-        count[d] = sites_of(lattice, further - lattice.colors * shift[d])
         there = color + lattice.change[d]
         there = there - lattice.colors if there >= lattice.colors else there
-        begin[d] = (there * lattice.rows + other) * lattice.words
-    return phase, sites_of(lattice, phase)
+        begin[d] = (there * lattice.rows + other) * lattice.words if other >= 0 else np.int64(-1)
+        shift[d], count[d] = lattice.shift[phase, d], lattice.met[phase, d]
+    return phase, lattice.sites[phase]
+
+
+@literal
+def copy_along(x, first, count, place, up, missing):
+    """Store the neighbors of some words of a row that have the same places in theirs."""
+    for k in range(count):
+        up[place + k], missing[place + k] = x[first + k], _WORD
 
 
 @literal
@@ -274,19 +279,24 @@ def gather(data, color, first, count, x, up, missing, valid, site):
     side = lattice.shape[len(lattice.shape) - 1]
     row, units = first // lattice.words, color * lattice.rows * lattice.words
     word, lane, lost = first - row * lattice.words, np.int64(0), len(data.absent) > 0
+    place_row(lattice, row, at)
     while lane < count:
         some = min(count - lane, lattice.words - word)
-        phase, sites = open_row(lattice, color, row, at, begin, shift, there)
+        phase, sites = open_row(lattice, color, at, begin, shift, there)
         for k in range(some):
             valid[lane + k] = valid_bits(sites, word + k)
             start = row * side + phase + lattice.colors * BITS * (word + k)
             site[lane + k] = np.uint32(start)
         for d in range(len(lattice.offset)):
             place = d * ABREAST + lane
+            if begin[d] >= 0 and shift[d] == 0 and there[d] >= sites:
+                copy_along(x, begin[d] + word, some, place, up, missing)
+                continue
             lost |= pull_along(
                 lattice, x, d, word, some, begin[d], shift[d], there[d], place, up, missing
             )
         lane, row, word = lane + some, row + 1, np.int64(0)
+        next_row(lattice, at)
     for d in range(len(data.sign)):
         for k in range(count):
             up[d * ABREAST + k] ^= data.sign[d, units + first + k]

@@ -106,7 +106,7 @@ def choose_split(
     `lanes` chains are vectorized: when one draws from its tail, all the others wait. `measured` is
     the graph's own stickiness, if known.
     """
-    model, spans = graph.packed, entry_spans(graph.packed)
+    model = graph.packed
     rows = model.rows
     if slowdown is not None:  # logarithms of slowdowns add up, so each tail gets its share
         tails = len(graph.implicits) + bool((rows["start"] < rows["unary_begin"]).any())
@@ -116,16 +116,18 @@ def choose_split(
     implicits = tuple(split_implicit(group, wish) for group in graph.implicits)
     for group in implicits:
         check_tail("PoissonGibbs", group.tail, group.theta, INSTEAD)
-    if not len(spans):  # no explicit factors
+    if not len(model.weight):  # no explicit factors
         none = np.broadcast_to(np.zeros(1), len(rows))
         ones = np.broadcast_to(np.ones(1), len(rows))
         return Split(np.empty(0, dtype=bool), ones, none, none, none, lanes, implicits)
     if heavy is None and _cheap_rows(model):
-        local = energy_at(model)
+        others = graph.stencils or graph.implicits  # `local_energies` includes them
+        local = energy_at(model) if others else graph.local_energies
         chosen = np.full(len(rows), _theta_without_tail(theta, local))
         none = np.zeros(len(rows))
-        every = np.ones(len(spans), dtype=bool)
+        every = np.broadcast_to(np.True_, len(model.weight))
         return Split(every, chosen, none, local, none, lanes, implicits)
+    spans = entry_spans(model)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     hard = np.isinf(spans)  # factors with hard constraints, which are always evaluated
