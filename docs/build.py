@@ -213,6 +213,7 @@ MEMBERS = {
         "parents",
         "conditional",
         "encode",
+        "infer_many",
         "plot",
         "write",
         "to_dict",
