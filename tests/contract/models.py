@@ -103,8 +103,8 @@ def points(scale):
     return mg.FactorGraph([3] * 8, groups).condition({4: 1})
 
 
-def ladder(levels, houdayer):
-    return mg.Tempering(levels=tuple(np.linspace(0.0, 1.0, levels)), houdayer=houdayer)
+def ladder(levels, houdayer, inner=None):
+    return mg.Tempering(inner, tuple(np.linspace(0.0, 1.0, levels)), houdayer)
 
 
 def two(make, one=1.0, other=0.6, **more):
@@ -144,7 +144,10 @@ LADDERS = {
     "twin ladders of bits": Model(
         **two(glass, evidence={1: 1}), sampler=ladder(3, True), scan=None, simulated=(33,)
     ),
-    "ladder of copies": Model(**two(tables), sampler=ladder(3, False), scan=None, simulated=(5,)),
+    "ladder of bytes": Model(**two(tables), sampler=ladder(3, False), scan=None, simulated=(5,)),
+    "ladder of copies": Model(
+        **two(tables), sampler=ladder(3, False, mg.PoissonGibbs()), scan=None, simulated=(5,)
+    ),
 }
 # Their updates depend on the weights, so the weights stay the same.
 VARIANTS = {

@@ -39,7 +39,8 @@ def restore(description, arrays):
     if "type" in description:
         module, name = description["type"].split(":")
         kind = getattr(importlib.import_module(module), name)
-        return kind(*(restore(part, arrays) for part in description["parts"]))
+        parts = [restore(part, arrays) for part in description["parts"]]
+        return tuple(parts) if kind is tuple else kind(*parts)
     if "array" in description:
         return arrays[f"arr_{description['array']}"].copy()
     return description["value"]

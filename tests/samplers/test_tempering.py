@@ -28,6 +28,7 @@ from minigibbs.samplers.tempering.ladder import (
     swap_slots,
 )
 from minigibbs.samplers.tempering.levels import equally_spaced
+from minigibbs.samplers.tempering.small import SmallLadder
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import SpinLadder, put_spin_states, spin_states
 from minigibbs.theory import Enumeration
@@ -84,7 +85,9 @@ def _sweep_each(data, model, chain, replicas, carried, packed, states):
 def packed_states(data, states):
     """Pack states [start, variable, replica] in the layout of `data`: one row per start."""
     if not isinstance(data, SpinLadder):
-        return states.reshape(len(states), -1)
+        packed = np.zeros((len(states), data.stride * states.shape[1]), states.dtype)
+        packed[:, data.place + data.stride * np.arange(states.shape[1])[:, None]] = states
+        return packed
     words = np.zeros((len(states), data.words, states.shape[1]), np.uint64)
     for slot, place in enumerate(data.place):
         bits = states[:, data.model.variable, slot].astype(np.uint64) << np.uint64(place % 64)
@@ -121,8 +124,8 @@ def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000)
 LADDERS = {
     "spins": (SPINS, mg.Tempering(levels=BETA, houdayer=False), 1),
     "spins-houdayer": (SPINS, mg.Tempering(levels=BETA, houdayer=True), 2),
-    "copies": (POTTS, mg.Tempering(levels=BETA, houdayer=False), 1),
-    "copies-houdayer": (POTTS, mg.Tempering(levels=BETA, houdayer=True), 2),
+    "copies": (POTTS, mg.Tempering(mg.PoissonGibbs(), BETA, houdayer=False), 1),
+    "copies-houdayer": (POTTS, mg.Tempering(mg.PoissonGibbs(), BETA, houdayer=True), 2),
     "copies-poisson": (
         POTTS,
         mg.Tempering(mg.PoissonGibbs(heavy=0, theta=1.0), BETA, houdayer=False),
@@ -233,7 +236,7 @@ def test_clusters_of_two_ladders_in_several_words():
     """
     beta = tuple(np.linspace(0, 1, 40))
     group = one_chain(SPINS, mg.Tempering(levels=beta, houdayer=True))
-    _rounds(group.data, SPINS.packed, group.chain, group.replicas, 41)
+    run_rounds(group.data, SPINS.packed, group.chain, group.replicas, 41)
     states = spin_states(group.data, group.replicas)
     first = group.data.own + SWAPS + 39 + 2 * 80
     energies = group.chain.carried[first : first + 80]
@@ -241,7 +244,7 @@ def test_clusters_of_two_ladders_in_several_words():
 
 
 @entry
-def _rounds(data, model, chain, replicas, rounds):
+def run_rounds(data, model, chain, replicas, rounds):
     for _ in range(rounds):
         sweep(data, model, chain, replicas)
 
@@ -493,6 +496,7 @@ def test_dense_models_exchange_rarely():
     data = mg.Tempering(mg.PoissonGibbs(), (0.0, 0.5, 1.0), houdayer=False).prepare(dense)
     assert data.sweeps > 1
     sparse = mg.models.potts_lattice(6, 3, 0.5)
+    assert isinstance(mg.Tempering(levels=(0.0, 1.0)).prepare(sparse), SmallLadder)
     assert mg.Tempering(levels=(0.0, 1.0)).prepare(sparse).sweeps == 1
     assert one_chain(dense, mg.Tempering(mg.Gibbs(), 3)).chain.tally[EVALUATIONS] == 0
 
@@ -516,7 +520,12 @@ def test_the_same_draws_on_threads_and_processes(graph, sampler):
 
 
 def test_a_resumed_run_is_the_same(tmp_path):
-    graph, options = ZOO["mixed"], {"seed": 3, "record": ("marginals", "draws", "energy")}
+    check_resumed(ZOO["mixed"], tmp_path)
+
+
+def check_resumed(graph, tmp_path):
+    """Compare a run that was resumed from a checkpoint with an uninterrupted one."""
+    options = {"seed": 3, "record": ("marginals", "draws", "energy")}
     whole = sample(graph, mg.Tempering(), sweeps=300, thin=3, **options, progress=False)
     folder = tmp_path / "run"
     half = sample(

@@ -17,6 +17,9 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0
 _S12, _S27, _S30, _S31, _S52 = (np.uint64(s) for s in (12, 27, 30, 31, 52))
 
+VECTOR = 16  # lanes of a vector
+FULL = (0,) * 4  # 64 lanes: the length of a tuple is part of its type, so loops have constant ends
+
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _LARGEST = 700.0
@@ -131,14 +134,24 @@ def squared_steps(context, rows, i, j, first):  # type: ignore[no-untyped-def]
     return types.float64(rows, types.uint64, types.uint64, types.uint64), generate
 
 
-def _vector(context, builder, kind, array, value):  # type: ignore[no-untyped-def]
-    """Return a pointer to an array's first 64 numbers as one vector, aligned like its numbers."""
+def _vector(context, builder, kind, array, value, width=64):  # type: ignore[no-untyped-def]
+    """Return a pointer to an array's first numbers as one vector, aligned like its numbers."""
     data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(data, ir.VectorType(value, 64).as_pointer())
+    return builder.bitcast(data, ir.VectorType(value, width).as_pointer())
 
 
-def _mask(builder, word):  # type: ignore[no-untyped-def]
-    return builder.bitcast(word, ir.VectorType(ir.IntType(1), 64))
+def _mask(builder, word, width=64):  # type: ignore[no-untyped-def]
+    mask = builder.bitcast(word, ir.VectorType(ir.IntType(1), 64))
+    if width == 64:
+        return mask
+    places = ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(width)))
+    return builder.shuffle_vector(mask, ir.Constant(mask.type, ir.Undefined), places)
+
+
+def _word(builder, mask, width):  # type: ignore[no-untyped-def]
+    """Return a mask of 64 bits as a word, with zeros after the first `width` bits."""
+    word = builder.bitcast(mask, ir.IntType(64))
+    return word if width == 64 else builder.and_(word, ir.Constant(word.type, (1 << width) - 1))
 
 
 def _load(builder, pointer, size):  # type: ignore[no-untyped-def]
@@ -146,36 +159,37 @@ def _load(builder, pointer, size):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def add_where(context, word, field, weight):  # type: ignore[no-untyped-def]
-    """Add a weight to each of 64 numbers whose bit in a 64-bit word is 1.
+def add_where(context, word, field, weight, vectors):  # type: ignore[no-untyped-def]
+    """Add a weight to each of the first numbers whose bit in a 64-bit word is 1.
 
-    Numbers and weight have one type: floats or integers.
+    Numbers and weight have one type: floats or integers. There are 16 numbers per entry of the
+    tuple `vectors`, such as `FULL`.
     """
-    size = weight.bitwidth // 8
+    size, width = weight.bitwidth // 8, VECTOR * len(vectors)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         value = context.get_value_type(weight)
-        pointer = _vector(context, builder, field, arguments[1], value)
-        whole = ir.VectorType(value, 64)
+        pointer = _vector(context, builder, field, arguments[1], value, width)
+        whole = ir.VectorType(value, width)
         first = builder.insert_element(
             ir.Constant(whole, ir.Undefined), arguments[2], ir.IntType(32)(0)
         )
-        places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        places = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
         weights = builder.shuffle_vector(first, ir.Constant(whole, ir.Undefined), places)
         old = _load(builder, pointer, size)
         add = builder.add if isinstance(weight, types.Integer) else builder.fadd
-        new = builder.select(_mask(builder, arguments[0]), add(old, weights), old)
+        new = builder.select(_mask(builder, arguments[0], width), add(old, weights), old)
         builder.store(new, pointer, align=size)
         return context.get_dummy_value()
 
-    return types.void(types.uint64, field, weight), generate
+    return types.void(types.uint64, field, weight, vectors), generate
 
 
 @intrinsic
-def add_looked_up(context, places, field, table, start):  # type: ignore[no-untyped-def]
-    """Add table[start + places[lane]] to 64 floats; `places` are bytes below 16.
+def add_looked_up(context, places, field, table, start, vectors):  # type: ignore[no-untyped-def]
+    """Add table[start + places[lane]] to 16 floats per entry of `vectors`.
 
-    Sixteen numbers are always read from `start`.
+    `places` are bytes below 16. Sixteen numbers are always read from `start`.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -186,7 +200,7 @@ def add_looked_up(context, places, field, table, start):  # type: ignore[no-unty
         values = builder.load(row, align=4)
         bytes_ = context.make_array(places)(context, builder, arguments[0]).data
         floats = context.make_array(field)(context, builder, arguments[1]).data
-        for first in range(0, 64, 16):
+        for first in range(0, VECTOR * len(vectors), VECTOR):
             where = [context.get_constant(types.intp, first)]
             index = builder.bitcast(
                 builder.gep(bytes_, where), ir.VectorType(ir.IntType(8), 16).as_pointer()
@@ -197,7 +211,7 @@ def add_looked_up(context, places, field, table, start):  # type: ignore[no-unty
             builder.store(builder.fadd(builder.load(pointer, align=4), found), pointer, align=4)
         return context.get_dummy_value()
 
-    return types.void(places, field, table, types.uint64), generate
+    return types.void(places, field, table, types.uint64, vectors), generate
 
 
 def _look_up(context, builder, values, index):  # type: ignore[no-untyped-def]
@@ -231,35 +245,40 @@ def count_where(context, word, counts):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def equal_bits(context, values, value):  # type: ignore[no-untyped-def]
-    """Return the 64-bit word with a 1 for each of 64 bytes that equals a byte."""
+def equal_bits(context, values, value, vectors):  # type: ignore[no-untyped-def]
+    """Return the 64-bit word with a 1 for each byte that equals a byte, or that of another array.
+
+    There are 16 bytes per entry of `vectors`; other bits are 0. All 64 bytes are read.
+    """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         byte = ir.IntType(8)
-        whole = ir.VectorType(byte, 64)
-        undefined = ir.Constant(whole, ir.Undefined)
-        first = builder.insert_element(undefined, arguments[1], ir.IntType(32)(0))
-        places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
-        same = builder.shuffle_vector(first, undefined, places)
+        if isinstance(value, types.Array):
+            same = _load(builder, _vector(context, builder, value, arguments[1], byte), 1)
+        else:
+            undefined = ir.Constant(ir.VectorType(byte, 64), ir.Undefined)
+            first = builder.insert_element(undefined, arguments[1], ir.IntType(32)(0))
+            places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+            same = builder.shuffle_vector(first, undefined, places)
         pointer = _vector(context, builder, values, arguments[0], byte)
         equal = builder.icmp_unsigned("==", _load(builder, pointer, 1), same)
-        return builder.bitcast(equal, ir.IntType(64))
+        return _word(builder, equal, VECTOR * len(vectors))
 
-    return types.uint64(values, types.uint8), generate
+    return types.uint64(values, value, vectors), generate
 
 
 @intrinsic
-def bits_of(context, values):  # type: ignore[no-untyped-def]
-    """Return the 64-bit word with a 1 for each of 64 bytes that is not 0."""
+def bits_of(context, values, vectors):  # type: ignore[no-untyped-def]
+    """Return the 64-bit word with a 1 for each byte that is not 0, as `equal_bits` does."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         byte = ir.IntType(8)
         pointer = _vector(context, builder, values, arguments[0], byte)
         zeros = ir.Constant(ir.VectorType(byte, 64), [0] * 64)
         ones = builder.icmp_unsigned("!=", _load(builder, pointer, 1), zeros)
-        return builder.bitcast(ones, ir.IntType(64))
+        return _word(builder, ones, VECTOR * len(vectors))
 
-    return types.uint64(values), generate
+    return types.uint64(values, vectors), generate
 
 
 @intrinsic

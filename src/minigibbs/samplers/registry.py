@@ -104,6 +104,10 @@ _SPIN, _SPIN_PAIR = 3.0, 0.3  # nanoseconds per update of a spin, and per two fa
 _SMALL, _SMALL_VALUE = 4.0, 1.4  # the same of a small domain, and per value
 _FEW_PAIRS = 256.0  # largest degree for which a ladder of bits is always faster
 _BIT_UPDATE, _BIT_PAIR = 1.0, 0.12  # nanoseconds in a ladder of bits: per update, per pair
+_LANE_UPDATE, _LANE_VALUE = 1.0, 0.3  # nanoseconds in a ladder of bytes: per update, per value
+_LANE_PAIR = 0.2  # and per pair and value
+_FEW_VALUES = 100.0  # largest degree times values for which a ladder of bytes is always faster
+_MOST_BITS = 256.0  # largest log weight in a ladder of bytes: rounding changes it by 2**-16
 _MOST_ODDS = 300.0  # largest energy at a spin for which products of odds do not overflow
 _KEPT = 16  # cached choices per graph
 
@@ -554,6 +558,57 @@ def ladder_in_bits(graph: FactorGraph, simple: Simple, drawing: Callable[[], flo
         return True
     cost = prepared(graph, "cost of an update", None, drawing)
     return _BIT_UPDATE + _BIT_PAIR * degree < cost
+
+
+def ladder_in_lanes(
+    graph: FactorGraph,
+    simple: Simple,
+    unary: NDArray[np.float64],
+    span: NDArray[np.float64],
+    drawing: Callable[[], float],
+) -> bool:
+    """Return whether the replicas of a temperature ladder are stored as bytes of 64 lanes.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model.
+    simple : Simple
+        The same, simplified.
+    unary : array [sum of sizes]
+        Energies of values, with soft zeros.
+    span : array [general factors]
+        Ranges of general factors, with soft zeros.
+    drawing : callable
+        `drawing()`: predicted nanoseconds per update by the default sampler.
+
+    Returns
+    -------
+    bool
+        Whether domains are small, joined by pairs and tables of two variables with energies for
+        which single precision suffices, and evaluating all of them costs less than drawing some.
+    """
+    free = free_variables(graph.evidence)
+    largest = int(graph.sizes[free].max(initial=1))
+    factors = graph.packed.factors[simple.rest]
+    arity = factors["scope_end"] - factors["scope_start"]
+    if graph.implicits or not 1 < largest <= MOST_SMALL or graph.state_type != np.uint8:
+        return False
+    if ((arity != 2) | (factors["form"] != TABLE)).any():
+        return False
+    low, high = (some.reduceat(unary, graph.packed.first) for some in (np.minimum, np.maximum))
+    range_ = high - low
+    np.add.at(range_, simple.pair, np.abs(simple.pair_weight)[:, None])
+    ends = graph.packed.slots["variable"][factors["scope_start"][:, None] + np.arange(2)]
+    np.add.at(range_, ends, span[simple.rest][:, None])
+    if float(range_[free].max(initial=0.0)) * LOG2_E > _MOST_BITS:
+        return False
+    degree = 2.0 * (len(simple.pair) + len(simple.rest)) / max(len(free), 1)
+    mean = float(graph.sizes[free].mean())
+    if mean * degree <= _FEW_VALUES:
+        return True
+    cost = prepared(graph, "cost of an update", None, drawing)
+    return _LANE_UPDATE + mean * (_LANE_VALUE + _LANE_PAIR * degree) < cost
 
 
 def learned_layout(graph: FactorGraph) -> Layout | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.jit import literal, literal_entry
-from minigibbs.kernels.lanes import lanes_of
+from minigibbs.kernels.lanes import FULL, lanes_of
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.small import small_colors
@@ -161,8 +161,8 @@ def _tail_place(data, block, place, key0, key1, quad, sweep, x, few, moved, draw
     """Update one variable in 64 chains."""
     variable, part = np.uint32(data.variable[place]), data.parts[place]
     bits, field = lanes_of(LANES, _WORD), lanes_of(ROOM, _ZERO)
-    lane_bits(key0, key1, quad, variable, sweep, UPDATE_DRAW, bits)
-    lane_fields(data, place, block, x, field)
+    lane_bits(key0, key1, quad, variable, sweep, UPDATE_DRAW, bits, FULL)
+    lane_fields(data, place, block, x, field, FULL)
     if part.count:
         _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws)
     lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits, field)

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.choice import FURTHER, LEAST, NEAR, power_of_2, unit_of
 from minigibbs.kernels.jit import literal, literal_entry
-from minigibbs.kernels.lanes import add_looked_up, add_where, count_where, equal_bits, lanes_of
+from minigibbs.kernels.lanes import (
+    FULL,
+    VECTOR,
+    add_looked_up,
+    add_where,
+    count_where,
+    equal_bits,
+    lanes_of,
+)
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
@@ -189,7 +197,7 @@ def _top(size, count, field, top):
 
 
 @literal
-def _choose(size, count, field, bits, new):
+def choose(size, count, field, bits, new):
     """Choose values by bits, from log weights [value][lane]; return nonzero if any is unclear.
 
     The log weights are not changed. `new` is 255 where more bits are needed.
@@ -223,7 +231,7 @@ def _choose(size, count, field, bits, new):
 
 
 @literal
-def _choose_finely(size, lane, field, bits, key0, key1, chain, variable, sweep):
+def choose_finely(size, lane, field, bits, key0, key1, chain, variable, sweep):
     """Choose a lane's value in double precision, with 64 bits."""
     sums = lanes_of(MOST_SMALL, _NUMBER)
     more = chain_bits(key0, key1, chain, variable, sweep, FURTHER)
@@ -283,11 +291,11 @@ def row_fields(data, block, count, x, field, near):
 def row_values(data, block, count, key0, key1, chain, sweep, x, few, bits, field, new):
     """Choose values of a block's variables in one chain by log weights; return the changes."""
     first, size = np.uint64(block.first), block.size
-    if _choose(size, count, field, bits, new):
+    if choose(size, count, field, bits, new):
         for lane in range(count):
             if new[lane] == np.uint8(255):
                 variable = data.variable[first + np.uint64(lane)]
-                new[lane] = _choose_finely(
+                new[lane] = choose_finely(
                     size, lane, field, bits[lane], key0, key1, chain, variable, sweep
                 )
     moved, begin = np.int64(0), np.uint64(data.first[first])
@@ -326,23 +334,36 @@ def sweep_small_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 
 @literal
-def lane_fields(data, place, block, x, field):
-    """Compute the log weights of one variable in 64 chains: [value][column]."""
-    begin, size = np.uint64(data.first[place]), block.size
+def begin_fields(data, place, size, field, vectors):
+    """Start the log weights of one variable in all lanes with those of its unary factors."""
+    begin = np.uint64(data.first[place])
     for v in range(size):
         base = data.base[begin + np.uint64(v)]
-        for lane in range(LANES + np.int64(size < 0)):  # not constant, so not unrolled
+        for lane in range(VECTOR * len(vectors) + np.int64(size < 0)):  # not unrolled
             field[np.uint64(v * LANES + lane)] = base
+
+
+@literal
+def add_neighbor(data, entry, row, size, field, vectors):
+    """Add an entry's weights, given its neighbor's values in all lanes."""
+    start = data.start[entry]
+    if start < 0:
+        for v in range(size):
+            same = equal_bits(row, np.uint8(v), vectors)
+            add_where(same, field[v * LANES :], data.weight[entry], vectors)
+    else:
+        for v in range(size):
+            begin_row = np.uint64(start + v * data.stride)
+            add_looked_up(row, field[v * LANES :], data.table, begin_row, vectors)
+
+
+@literal
+def lane_fields(data, place, block, x, field, vectors):
+    """Compute the log weights of one variable in all lanes: [value][lane]."""
+    begin_fields(data, place, block.size, field, vectors)
     entry = np.uint64(block.entry) + (place - np.uint64(block.first))
     for _ in range(block.degree):
-        row, start = x[data.target[entry]], data.start[entry]
-        if start < 0:
-            for v in range(size):
-                add_where(equal_bits(row, np.uint8(v)), field[v * LANES :], data.weight[entry])
-        else:
-            for v in range(size):
-                begin_row = np.uint64(start + v * data.stride)
-                add_looked_up(row, field[v * LANES :], data.table, begin_row)
+        add_neighbor(data, entry, x[data.target[entry]], block.size, field, vectors)
         entry += np.uint64(block.count)
 
 
@@ -351,11 +372,11 @@ def lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits
     """Choose one variable's values in 64 chains by their log weights."""
     variable, size, row = np.uint32(data.variable[place]), block.size, x[place]
     new = lanes_of(LANES, _BYTE)
-    if _choose(size, LANES, field, bits, new):
+    if choose(size, LANES, field, bits, new):
         for lane in range(LANES):
             if new[lane] == np.uint8(255):
                 chain = 4 * (quad + lane % QUADS) + lane // QUADS
-                new[lane] = _choose_finely(
+                new[lane] = choose_finely(
                     size, lane, field, bits[lane], key0, key1, chain, variable, sweep
                 )
     for lane in range(LANES):
@@ -364,15 +385,15 @@ def lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits
     if len(few):
         begin = data.first[place]
         for v in range(size):
-            count_where(equal_bits(row, np.uint8(v)), few[begin + v])
+            count_where(equal_bits(row, np.uint8(v), FULL), few[begin + v])
 
 
 @literal
 def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
     """Update one variable in 64 chains."""
     bits, field = lanes_of(LANES, _WORD), lanes_of(ROOM, _ZERO)
-    lane_bits(key0, key1, quad, np.uint32(data.variable[place]), sweep, UPDATE_DRAW, bits)
-    lane_fields(data, place, block, x, field)
+    lane_bits(key0, key1, quad, np.uint32(data.variable[place]), sweep, UPDATE_DRAW, bits, FULL)
+    lane_fields(data, place, block, x, field, FULL)
     lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits, field)
 
 

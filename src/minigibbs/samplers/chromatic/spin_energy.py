@@ -11,7 +11,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.kernels.lanes import add_where, lanes_of
+from minigibbs.kernels.lanes import FULL, add_where, lanes_of
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 _PIECE = 64
@@ -64,10 +64,10 @@ def lane_energies(parts, x, total):
         total[lane] = parts.constant
     for p in range(len(parts.field)):
         if parts.field[p] != 0.0:
-            add_where(x[p], total, parts.field[p])
+            add_where(x[p], total, parts.field[p], FULL)
     for k in range(len(parts.weight)):
         alike = ~(x[parts.pair[k, 0]] ^ x[parts.pair[k, 1]])
-        add_where(alike, total, parts.weight[k])
+        add_where(alike, total, parts.weight[k], FULL)
 
 
 @entry

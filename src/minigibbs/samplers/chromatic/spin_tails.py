@@ -17,7 +17,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.choice import RARE, TAIL
 from minigibbs.kernels.jit import literal, literal_entry
-from minigibbs.kernels.lanes import bits_of, count_where, lanes_of
+from minigibbs.kernels.lanes import FULL, bits_of, count_where, lanes_of
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.kernels.poisson import poisson_by_inversion
@@ -275,13 +275,13 @@ def sweep_tail_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes
             for k in range(block.count):
                 place = np.uint64(block.first + k)
                 variable, part = np.uint32(data.variable[place]), data.parts[place]
-                lane_bits(key0, key1, quad, variable, s, UPDATE_DRAW, bits)
-                lane_fields(data, place, block, x, field)
+                lane_bits(key0, key1, quad, variable, s, UPDATE_DRAW, bits, FULL)
+                lane_fields(data, place, block, x, field, FULL)
                 if part.count:
                     _lane_tails(data, part, place, key0, key1, quad, variable, s, x, field, draws)
-                if lane_choices(field, bits, new) < RARE:
-                    lane_rare(field, bits, new, key0, key1, quad, variable, s)
-                word = bits_of(new)
+                if lane_choices(field, bits, new, FULL) < RARE:
+                    lane_rare(field, bits, new, key0, key1, quad, variable, s, FULL)
+                word = bits_of(new, FULL)
                 count_where(word ^ x[place], moved)
                 x[place] = word
                 if len(few):

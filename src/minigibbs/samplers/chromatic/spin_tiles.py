@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import inlined, literal, literal_entry
-from minigibbs.kernels.lanes import add_where, bits_of, count_where, lanes_of
+from minigibbs.kernels.lanes import FULL, VECTOR, add_where, bits_of, count_where, lanes_of
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import quad_bits
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
@@ -267,42 +267,52 @@ def sweep_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 
 @literal
-def lane_bits(key0, key1, quad, variable, sweep, draw, bits):
-    """Generate the random bits of 64 chains for one variable, by column; `draw` is a `uint32`."""
+def lane_bits(key0, key1, quad, variable, sweep, draw, bits, vectors):
+    """Generate the random bits of all lanes for one variable; `draw` is a `uint32`.
+
+    With Q = 4 * len(vectors) calls, word w of call q is that of lane w * Q + q. Sixteen calls are
+    always made, because a shorter loop is not vectorized.
+    """
+    quads = VECTOR // 4 * len(vectors)
     for q in range(QUADS):
         a, b, c, d = quad_bits(key0, key1, np.uint32(quad + q), variable, sweep, draw)
         bits[q], bits[QUADS + q] = a, b
         bits[2 * QUADS + q], bits[3 * QUADS + q] = c, d
+    if quads < QUADS:
+        for w in range(1, 4):
+            for q in range(quads):
+                bits[w * quads + q] = bits[w * QUADS + q]
 
 
 @literal
-def lane_fields(data, place, block, x, field):
-    """Compute the log-odds of one variable in 64 chains."""
-    base, width = data.base[place], LANES + np.int64(block.first < 0)
+def lane_fields(data, place, block, x, field, vectors):
+    """Compute the log-odds of one variable in all lanes."""
+    base, width = data.base[place], VECTOR * len(vectors) + np.int64(block.first < 0)
     for lane in range(width):  # not a constant, which the compiler would unroll
         field[lane] = base
     entry = np.uint64(block.entry) + (place - np.uint64(block.first))
     for _ in range(block.degree):
-        add_where(x[data.target[entry]], field, data.weight[entry])
+        add_where(x[data.target[entry]], field, data.weight[entry], vectors)
         entry += np.uint64(block.count)
 
 
 @literal
-def lane_choices(field, bits, new):
+def lane_choices(field, bits, new, vectors):
     """Choose values by bits; return the smallest of the bits."""
     least = _MOST
-    for lane in range(LANES):
+    for lane in range(VECTOR * len(vectors)):
         least = min(least, bits[lane])
         new[lane] = spin_by_bits(np.float32(field[lane]), bits[lane])
     return least
 
 
 @literal
-def lane_rare(field, bits, new, key0, key1, quad, variable, sweep):
+def lane_rare(field, bits, new, key0, key1, quad, variable, sweep, vectors):
     """Repeat the choices that need more than 32 bits."""
-    for lane in range(LANES):
+    quads = VECTOR // 4 * len(vectors)
+    for lane in range(4 * quads):
         if bits[lane] < RARE:
-            chain = 4 * (quad + lane % QUADS) + lane // QUADS
+            chain = 4 * (quad + lane % quads) + lane // quads
             own = np.float32(field[lane])
             new[lane] = rare_spin(own, bits[lane], key0, key1, chain, variable, sweep)
 
@@ -313,11 +323,11 @@ def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
     variable = np.uint32(data.variable[place])
     bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, data.base[0])
     new = lanes_of(LANES, _BYTE)
-    lane_bits(key0, key1, quad, variable, sweep, UPDATE_DRAW, bits)
-    lane_fields(data, place, block, x, field)
-    if lane_choices(field, bits, new) < RARE:
-        lane_rare(field, bits, new, key0, key1, quad, variable, sweep)
-    word = bits_of(new)
+    lane_bits(key0, key1, quad, variable, sweep, UPDATE_DRAW, bits, FULL)
+    lane_fields(data, place, block, x, field, FULL)
+    if lane_choices(field, bits, new, FULL) < RARE:
+        lane_rare(field, bits, new, key0, key1, quad, variable, sweep, FULL)
+    word = bits_of(new, FULL)
     count_where(word ^ x[place], moved)
     x[place] = word
     if len(few):

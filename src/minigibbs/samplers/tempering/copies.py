@@ -59,6 +59,8 @@ class CopyLadder(NamedTuple):
     stack: int  # the inner sampler's integers of scratch, which precede those of Houdayer moves
     own: int  # the inner sampler's numbers in `carried`, which precede those of the ladder
     order: NDArray[np.int32]  # the free variables
+    place: NDArray[np.int64]  # [slots] index of a slot's first value in `replicas`
+    stride: int  # distance of the values of consecutive variables
     start: NDArray[np.int64]  # [n + 1] start of each row of neighbors
     target: NDArray[np.int32]
     inner: Any
@@ -275,22 +277,18 @@ def _energies(data, model, chain, replicas, lanes):
 
 
 @inlined
-def _count_broken(data, model, chain, replicas, lanes):
+def count_broken(data, model, chain, replicas):
     """Count the hard constraints that the states of the last soft level violate."""
     levels = len(data.beta)
     for twin in range(data.twins):
-        x, broken = replicas[twin * levels + levels - 2 :: lanes], 0
+        first, broken = data.place[twin * levels + levels - 2], 0
+        x = replicas[first : first + data.stride * len(chain.x) : data.stride]
         for k in range(len(data.order)):
             i = data.order[k]
             broken += data.forbidden[model.first[i] + x[i]]
         for k in range(len(data.hard_rest)):
             broken += general_value(model, x, model.factors[data.hard_rest[k]]) == -np.inf
         chain.carried[broken_at(data) + twin] = broken
-
-
-@kernel
-def _differ(replicas, lanes, i, a, b):
-    return replicas[i * lanes + a] != replicas[i * lanes + b]
 
 
 @kernel
@@ -301,13 +299,14 @@ def _exchange_cluster(data, chain, replicas, a, b):
     in both states, so each factor keeps its two values. Afterwards the states differ at the same
     variables, so the reverse move is equally likely, and no rejection is needed.
     """
-    lanes, free, stack = len(data.beta) * data.twins, len(data.order), chain.scratch[data.stack :]
-    seed = data.order[seed_place(data, chain, a, free)]
-    if not _differ(replicas, lanes, seed, a, b):
+    stride, free, stack = data.stride, len(data.order), chain.scratch[data.stack :]
+    one, other = data.place[a], data.place[b]
+    seed = np.int64(data.order[seed_place(data, chain, a, free)])
+    here, there = one + seed * stride, other + seed * stride
+    if replicas[here] == replicas[there]:
         return
     size, done = 1, 0
     stack[0] = seed
-    here, there = seed * lanes + a, seed * lanes + b
     replicas[here], replicas[there] = replicas[there], replicas[here]
     mark = free  # the second half of the scratch marks exchanged variables
     stack[mark + seed] = 1
@@ -315,10 +314,10 @@ def _exchange_cluster(data, chain, replicas, a, b):
         i = stack[done]
         done += 1
         for place in range(data.start[i], data.start[i + 1]):
-            j = data.target[place]
-            if stack[mark + j] == 0 and _differ(replicas, lanes, j, a, b):
+            j = np.int64(data.target[place])
+            here, there = one + j * stride, other + j * stride
+            if stack[mark + j] == 0 and replicas[here] != replicas[there]:
                 stack[mark + j] = 1
-                here, there = j * lanes + a, j * lanes + b
                 replicas[here], replicas[there] = replicas[there], replicas[here]
                 stack[size] = j
                 size += 1
@@ -327,7 +326,7 @@ def _exchange_cluster(data, chain, replicas, a, b):
 
 
 @kernel
-def _houdayer(data, chain, replicas):
+def exchange_clusters(data, chain, replicas):
     """Make a Houdayer move between both ladders at every level (Houdayer 2001; Zhu et al. 2015)."""
     if data.twins == 2 and len(data.order) > 0:  # `order` is empty if every variable has one value
         for k in range(len(data.beta)):
@@ -352,10 +351,10 @@ def copies_sweep(data, model, chain, replicas):
             first = np.int64(data.order[k]) * lanes
             for lane in range(lanes):
                 replicas[first + lane] = update(data.inner, data.copies, inner, first + lane)
-    _houdayer(data, chain, replicas)
+    exchange_clusters(data, chain, replicas)
     _energies(data, model, chain, replicas, lanes)
     if data.hard:
-        _count_broken(data, model, chain, replicas, lanes)
+        count_broken(data, model, chain, replicas)
     exchange(data, chain, replicas)
     read_slot(data, replicas, shown_slot(data, chain), chain.x)
 
@@ -363,40 +362,39 @@ def copies_sweep(data, model, chain, replicas):
 @kernel
 def copies_begin(data, model, chain, replicas):
     """Copy the chain's state to all levels."""
-    lanes = len(data.beta) * data.twins
     for i in range(len(chain.x)):
-        for lane in range(lanes):
-            replicas[i * lanes + lane] = chain.x[i]
+        for k in range(data.stride):  # lanes without a level, too
+            replicas[i * data.stride + k] = chain.x[i]
     begin_ladder(data, chain)
 
 
 @kernel
 def copies_swap(data, chain, replicas):
     """Exchange the states of neighboring slots."""
-    lanes = len(data.beta) * data.twins
-    for slot in range(lanes - 1):
+    for slot in range(len(data.place) - 1):
         if chain.carried[swapped_at(data) + slot] == 1.0:
-            for i in range(len(chain.x)):
-                here, there = i * lanes + slot, i * lanes + slot + 1
+            here, there = data.place[slot], data.place[slot + 1]
+            for _ in range(len(chain.x)):
                 replicas[here], replicas[there] = replicas[there], replicas[here]
+                here, there = here + data.stride, there + data.stride
 
 
 @kernel
 def copies_read(data, replicas, slot, x):
     """Write a slot's state to `x`."""
-    lanes = len(data.beta) * data.twins
+    first = data.place[slot]
     for k in range(len(data.order)):
-        i = data.order[k]
-        x[i] = replicas[i * lanes + slot]
+        i = np.int64(data.order[k])
+        x[i] = replicas[first + i * data.stride]
 
 
 @kernel
 def copies_copy(data, replicas, source, target):
     """Copy a slot's state to another."""
-    lanes = len(data.beta) * data.twins
+    here, there = data.place[source], data.place[target]
     for k in range(len(data.order)):
-        first = data.order[k] * lanes
-        replicas[first + target] = replicas[first + source]
+        own = np.int64(data.order[k]) * data.stride
+        replicas[there + own] = replicas[here + own]
 
 
 register_sweep(CopyLadder, copies_sweep, copies_begin)

@@ -19,14 +19,16 @@ from minigibbs.graph.simple import Simple, neighbors, open_slots, simplified
 from minigibbs.kernels.layout import Chain
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.bounds import guarantee
+from minigibbs.samplers.chromatic.tile import LANES
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.poisson_gibbs.groups import energy_cost, prepare_energies
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
-from minigibbs.samplers.registry import ladder_in_bits
+from minigibbs.samplers.registry import ladder_in_bits, ladder_in_lanes
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.ladder import ROUNDS, SWAPS, noted
 from minigibbs.samplers.tempering.levels import find_levels
+from minigibbs.samplers.tempering.small import SmallLadder, small_ladder
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import (
     SpinLadder,
@@ -40,6 +42,7 @@ from minigibbs.system.watch import current
 
 _SPARSE = 5.0  # largest mean number of neighbors for which Houdayer moves are beneficial
 _SWAPS = 6.0  # least ratio of the time of sweeps to that of energies
+_WARP = 32  # lanes from which on each chain is a thread of a GPU
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: more would leave few exchanges
 
 
@@ -155,7 +158,8 @@ class Tempering(SweepSampler):
         """Lay out the ladder."""
         if not isinstance(self.levels, tuple) or self.houdayer is None:
             return self.settled(graph).prepare(graph, lanes)
-        return self.ladder(graph, np.array(self.levels, dtype=np.float64))
+        serial = lanes >= _WARP
+        return self.ladder(graph, np.array(self.levels, dtype=np.float64), serial=serial)
 
     def ladder(
         self,
@@ -163,16 +167,18 @@ class Tempering(SweepSampler):
         beta: NDArray[np.float64],
         soft: bool = False,
         depth: float | None = None,
+        serial: bool = False,
     ) -> Any:
         """Build the ladder of ascending levels from 0, plus one with hard zeros unless `soft`.
 
         The additional level depends only on the graph, so that `account` can reproduce it. `depth`
-        is the difference between other energies and a soft zero; see `softened`. The latest ladder
-        is cached with the graph, because that of a large graph takes seconds.
+        is the difference between other energies and a soft zero; see `softened`. A `serial` ladder
+        updates levels one by one, for a thread of a GPU. The latest ladder is cached with the
+        graph, because that of a large graph takes seconds.
         """
         soft = soft and len(graph.hard) > 0
-        key = (str(self.sampler), self.houdayer, beta.tobytes(), soft, depth)
-        make = partial(self._ladder, graph, beta, soft, depth)
+        key = (str(self.sampler), self.houdayer, beta.tobytes(), soft, depth, serial)
+        make = partial(self._ladder, graph, beta, soft, depth, serial)
         return prepared(graph, "ladder", key, make, most=1)
 
     def _ladder(
@@ -181,19 +187,27 @@ class Tempering(SweepSampler):
         beta: NDArray[np.float64],
         soft: bool,
         depth: float | None,
+        serial: bool,
     ) -> Any:
         """Build the ladder that `ladder` returns."""
         twins = 2 if self.houdayer else 1
         _require_room(graph, len(beta), twins)
-        simple = simplified(graph)
-        if self.sampler is None and ladder_in_bits(graph, simple, _cost_of_drawing(graph, simple)):
+        simple, drawing = simplified(graph), None
+        if self.sampler is None:
+            drawing = _cost_of_drawing(graph, simple)
+        if drawing is not None and ladder_in_bits(graph, simple, drawing):
             return spin_ladder(graph, simple, beta, twins)
+        hard = bool(len(graph.hard)) and not soft
+        beta = np.append(beta, beta[-1]) if hard else beta
+        without = softened(graph, simple, depth)
+        if drawing is not None and ladder_in_lanes(
+            graph, simple, without.unary, without.span, drawing
+        ):
+            return small_ladder(graph, simple, without, beta, twins, depth, hard, serial)
         start, target = np.zeros(len(graph) + 1, np.int64), np.empty(0, np.int32)
         if twins == 2:  # clusters grow along shared factors
             start, target = neighbors(graph, simple)
-        hard = bool(len(graph.hard)) and not soft
-        beta = np.append(beta, beta[-1]) if hard else beta
-        inner, without = self.sampler or PoissonGibbs(), softened(graph, simple, depth)
+        inner = self.sampler or PoissonGibbs()
         last = np.arange(len(beta)) == len(beta) - 1
         copies = Copies(graph, simple, without, np.tile(beta, twins), np.tile(hard & last, twins))
         data = inner.prepare(copies, self.lanes)  # several lanes disable caching between updates
@@ -208,6 +222,8 @@ class Tempering(SweepSampler):
             stack=space.scratch,
             own=space.carried,
             order=order[graph.sizes[order] > 1],
+            place=np.arange(len(beta) * twins),
+            stride=len(beta) * twins,
             start=start,
             target=target,
             inner=data,
@@ -232,7 +248,8 @@ class Tempering(SweepSampler):
             scratch = 2 * places if twice else 0
             return Workspace(carried=carried, scratch=scratch, words=max(data.words * places, 1))
         stack = len(data.order) + len(graph) if twice else 0
-        return Workspace(carried=carried, scratch=data.stack + stack, replicas=levels * data.twins)
+        rows = LANES * data.words if isinstance(data, SmallLadder) else levels * data.twins
+        return Workspace(carried=carried, scratch=data.stack + stack, replicas=rows)
 
     def carry_over(self, before: Carried, after: Carried) -> None:
         """Every temperature keeps its state, and a new one starts from the nearest old one.
@@ -294,7 +311,7 @@ def ladder_states(data: Any, replicas: NDArray[Any]) -> NDArray[Any]:
     """Return the states [variable, slot] of the updated variables of a ladder, in any layout."""
     if isinstance(data, SpinLadder):
         return spin_states(data, replicas)
-    states: NDArray[Any] = replicas.reshape(-1, len(data.beta) * data.twins)[data.order]
+    states: NDArray[Any] = replicas[data.place + data.stride * data.order[:, None]]
     return states
 
 
@@ -330,7 +347,7 @@ def put_states(data: Any, replicas: NDArray[Any], states: NDArray[Any]) -> None:
     if isinstance(data, SpinLadder):
         put_spin_states(data, replicas, states)
     else:
-        replicas.reshape(-1, len(data.beta) * data.twins)[data.order] = states
+        replicas[data.place + data.stride * data.order[:, None]] = states
 
 
 def _require_room(graph: FactorGraph, levels: int, twins: int) -> None:
@@ -362,16 +379,19 @@ def first_state(graph: FactorGraph) -> NDArray[Any]:
     return state
 
 
-def is_sparse(graph: FactorGraph) -> bool:
-    """Return whether the graph is so sparse that two states differ in clusters of all sizes."""
+def is_sparse(graph: FactorGraph, most: float = _SPARSE) -> bool:
+    """Return whether the graph is so sparse that two states differ in clusters of all sizes.
+
+    Variables have at most `most` neighbors on average.
+    """
     if graph.implicits:
         return False
     simple = simplified(graph)
     free = max(len(free_variables(graph.evidence)), 1)
     widest = int(open_slots(graph)[simple.rest].max(initial=0))
-    if max(2 * len(simple.pair), widest * (widest - 1)) > _SPARSE * free:
+    if max(2 * len(simple.pair), widest * (widest - 1)) > most * free:
         return False
-    return len(neighbors(graph, simple)[1]) <= _SPARSE * free
+    return len(neighbors(graph, simple)[1]) <= most * free
 
 
 def _cost_of_drawing(graph: FactorGraph, simple: Simple) -> Callable[[], float]:

@@ -5,8 +5,9 @@ weight is added to the fields of the levels at which the neighbor is 1. Fields a
 levels' betas, and values are chosen as in every chromatic scan (`samplers.chromatic.spin_tiles`).
 
 Level k of ladder t is replica r = t * stride + k. Its random bits are word r % 4 of Philox call
-number r // 4. Its state is bit 16 * (r % 4) + (r % 64) // 4 of word r // 64, since the sixteen
-calls of a word give four vectors. Two ladders of up to 32 levels share a word.
+number r // 4. A word has W = 64 levels, or 32 where they suffice. With s = k % W,
+the state is bit W / 4 * (s % 4) + s // 4 of word k // W of the ladder, since the W / 4 calls of a
+word give four vectors. Two ladders of up to 32 levels share a word.
 
 Energies are sums of 64-bit integers in units of a power of 2, so that they are bit-identical for
 any order of the terms and on any device.
@@ -27,7 +28,7 @@ from minigibbs.graph.prepared import prepared
 from minigibbs.graph.simple import Simple
 from minigibbs.kernels.choice import RARE
 from minigibbs.kernels.jit import kernel, literal
-from minigibbs.kernels.lanes import add_where, bits_of, lanes_of
+from minigibbs.kernels.lanes import VECTOR, add_where, bits_of, lanes_of
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.samplers.base import register_sweep
 from minigibbs.samplers.chromatic.spin_tiles import (
@@ -52,10 +53,10 @@ from minigibbs.samplers.tempering.ladder import (
 )
 
 _ENERGY_BITS = 61  # of the sum of all magnitudes: no sum overflows 64
-_BETWEEN_CLUSTERS = 4  # rounds between two rounds of Houdayer moves
+BETWEEN_CLUSTERS = 4  # rounds between two rounds of Houdayer moves
 _UPDATE = np.uint32(0)  # the draw number of updates
 _WORD, _BYTE, _SUM, _NONE = np.uint32(0), np.uint8(0), np.int64(0), np.uint64(0)
-_ONE, _S16, _S47, _S63 = np.uint64(1), np.uint64(16), np.uint64(47), np.uint64(63)
+_ONE = np.uint64(1)
 
 
 class SpinModel(NamedTuple):
@@ -85,12 +86,14 @@ class SpinLadder(NamedTuple):
     own: int  # numbers in `carried` before those of the ladder
     order: NDArray[np.int32]  # the updated variables
     model: SpinModel
+    vectors: tuple[int, ...]  # one entry per 16 levels of a word
     words: int  # per place
     twin_words: int  # words of the first ladder; those of the second follow, unless `shift` is set
     shift: int  # offset in bits of the second ladder in a shared word, or 0
     place: NDArray[np.int64]  # [slots] 64 * word + bit
     used: NDArray[np.uint64]  # [twin_words] bits of the first ladder
     betas: NDArray[np.floating]  # [words, 64] by bit; 0 if there is no level
+    quad: NDArray[np.int64]  # [words] the first Philox call
 
 
 def spin_ladder(
@@ -101,35 +104,62 @@ def spin_ladder(
     levels, quads = len(beta), -(-len(beta) // 4)
     shared = twins == 2 and 2 * quads <= QUADS
     twin_words = 1 if shared else -(-levels // LANES)
-    stride = 4 * quads if shared else LANES * twin_words
     words = 1 if shared else twins * twin_words
-    replica = (np.arange(twins)[:, None] * stride + np.arange(levels)).ravel()
-    within = replica % LANES
-    place = LANES * (replica // LANES) + QUADS * (within % 4) + within // 4
+    vectors = 2 if 4 * quads * (1 + shared) <= 2 * VECTOR else 4
+    place = level_places(levels, twins, vectors, 4 * quads if shared else 0)
     betas = np.zeros((words, LANES), model.spins.base.dtype)
     betas.reshape(-1)[place] = np.tile(beta, twins)
+    quad = QUADS * twin_words * np.arange(words // twin_words)[:, None]
+    quad = (quad + VECTOR // 4 * vectors * np.arange(twin_words)).ravel()
     used = np.zeros(twin_words, np.uint64)
     for own in place[:levels].tolist():
         used[own // LANES] |= np.uint64(1 << (own % LANES))
-    for array in (betas, used, place):
+    for array in (betas, used, place, quad):
         array.setflags(write=False)
     return SpinLadder(
         beta=beta,
         twins=twins,
         sweeps=1,
-        clusters=_BETWEEN_CLUSTERS,
+        clusters=BETWEEN_CLUSTERS,
         hard=False,
         stack=0,
         own=0,
         order=np.sort(model.variable),
         model=model,
+        vectors=(0,) * vectors,
         words=words,
         twin_words=twin_words,
         shift=quads if shared else 0,
         place=place,
         used=used,
         betas=betas,
+        quad=quad,
     )
+
+
+def level_places(levels: int, twins: int, vectors: int, stride: int = 0) -> NDArray[np.int64]:
+    """Return 64 * word + lane of each slot of a ladder.
+
+    Parameters
+    ----------
+    levels, twins : int
+        Levels of a ladder, and number of ladders.
+    vectors : int
+        Words have 16 * vectors levels.
+    stride : int, default 0
+        Offset of the second ladder in a shared word; 0 if each ladder has words of its own.
+
+    Returns
+    -------
+    array [slot]
+        Four levels with random bits of one call are a quarter of the word apart.
+    """
+    width = VECTOR * vectors
+    own = stride or width * -(-levels // width)
+    replica = (np.arange(twins)[:, None] * own + np.arange(levels)).ravel()
+    within = replica % width
+    place: NDArray[np.int64] = LANES * (replica // width) + width // 4 * (within % 4) + within // 4
+    return place
 
 
 def _spin_model(graph: FactorGraph, simple: Simple) -> SpinModel:
@@ -179,9 +209,14 @@ def _rows(pair: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArra
 
 def _integers(*numbers: NDArray[np.float64]) -> tuple[float, list[NDArray[np.int64]]]:
     """Convert numbers to multiples of a unit such that their magnitudes sum to less than 2**61."""
-    total = math.fsum(float(np.abs(some).sum()) for some in numbers)
-    unit = 2.0 ** (math.frexp(total)[1] - _ENERGY_BITS) if total else 1.0
+    unit = integer_unit(*numbers)
     return unit, [np.rint(some / unit).astype(np.int64) for some in numbers]
+
+
+def integer_unit(*numbers: NDArray[np.float64]) -> float:
+    """Return a power of 2 of which the magnitudes are multiples that sum to less than 2**61."""
+    total = math.fsum(float(np.abs(some).sum()) for some in numbers)
+    return 2.0 ** (math.frexp(total)[1] - _ENERGY_BITS) if total else 1.0
 
 
 def spin_states(data: SpinLadder, replicas: NDArray[np.uint64]) -> NDArray[np.uint8]:
@@ -202,18 +237,18 @@ def put_spin_states(
 
 
 @literal
-def _update(spins, block, place, key0, key1, quad, sweep, x, betas):
-    """Update one spin at 64 levels."""
+def _update(spins, block, place, key0, key1, quad, sweep, x, betas, vectors):
+    """Update one spin at the levels of a word."""
     variable = np.uint32(spins.variable[place])
     bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, spins.base[0])
     new = lanes_of(LANES, _BYTE)
-    lane_bits(key0, key1, quad, variable, sweep, _UPDATE, bits)
-    lane_fields(spins, place, block, x, field)
-    for lane in range(LANES):
+    lane_bits(key0, key1, quad, variable, sweep, _UPDATE, bits, vectors)
+    lane_fields(spins, place, block, x, field, vectors)
+    for lane in range(VECTOR * len(vectors)):
         field[lane] *= betas[lane]
-    if lane_choices(field, bits, new) < RARE:
-        lane_rare(field, bits, new, key0, key1, quad, variable, sweep)
-    x[place] = bits_of(new)
+    if lane_choices(field, bits, new, vectors) < RARE:
+        lane_rare(field, bits, new, key0, key1, quad, variable, sweep, vectors)
+    x[place] = bits_of(new, vectors)
 
 
 @literal
@@ -222,11 +257,12 @@ def _sweep(data, key0, key1, sweep, replicas):
     spins, places = data.model.spins, len(data.model.variable)
     for word in range(data.words):
         x, betas = replicas[word * places : (word + 1) * places], data.betas[word]
+        quad = data.quad[word]
         for b in range(len(spins.blocks)):
             block = spins.blocks[b]
             for k in range(block.count):
                 place = np.uint64(block.first + k)
-                _update(spins, block, place, key0, key1, QUADS * word, sweep, x, betas)
+                _update(spins, block, place, key0, key1, quad, sweep, x, betas, data.vectors)
 
 
 @literal
@@ -236,14 +272,14 @@ def _energies(data, chain, replicas):
     sums = lanes_of(LANES, _SUM)
     for word in range(data.words):
         x = replicas[word * places : (word + 1) * places]
-        for lane in range(LANES + np.int64(places < 0)):
+        for lane in range(VECTOR * len(data.vectors) + np.int64(places < 0)):
             sums[lane] = 0
         for place in range(places):
             if model.field[place] != 0:
-                add_where(x[place], sums, model.field[place])
+                add_where(x[place], sums, model.field[place], data.vectors)
         for k in range(len(model.weight)):
             alike = ~(x[model.pair[k, 0]] ^ x[model.pair[k, 1]])
-            add_where(alike, sums, model.weight[k])
+            add_where(alike, sums, model.weight[k], data.vectors)
         for slot in range(len(data.place)):
             if data.place[slot] // LANES == word:
                 total = model.unit * np.float64(sums[data.place[slot] % LANES])
@@ -341,9 +377,11 @@ def _bit(data, slot, word):
 def spins_swap(data, chain, replicas):
     """Exchange the bits of neighboring slots: replicas r and r + 1.
 
-    Within a word, r + 1 follows r by 16 bits, or precedes it by 47 if r % 4 is 3. The last replica
-    of a word has bit 63, and the first one of the next word has bit 0.
+    Within a word of W levels, r + 1 follows r by W / 4 bits, or precedes it by 3 W / 4 - 1 if r % 4
+    is 3. The last replica of a word has bit W - 1, and the first one of the next word has bit 0.
     """
+    quads = VECTOR // 4 * len(data.vectors)
+    after, before, last = np.uint64(quads), np.uint64(3 * quads - 1), np.uint64(4 * quads - 1)
     places, slots = len(data.model.variable), len(data.place)
     for word in range(data.words):
         up, down, across = _NONE, _NONE, _NONE
@@ -359,15 +397,15 @@ def spins_swap(data, chain, replicas):
         first = word * places
         for place in range(places):
             x = replicas[first + place]
-            change = (x ^ (x >> _S16)) & up
-            x ^= change ^ (change << _S16)
-            change = (x ^ (x >> _S47)) & down
-            replicas[first + place] = x ^ change ^ (change << _S47)
+            change = (x ^ (x >> after)) & up
+            x ^= change ^ (change << after)
+            change = (x ^ (x >> before)) & down
+            replicas[first + place] = x ^ change ^ (change << before)
         if across:
             for place in range(places):
                 here, there = first + place, first + places + place
-                change = (replicas[here] >> _S63) ^ (replicas[there] & _ONE)
-                replicas[here] ^= change << _S63
+                change = ((replicas[here] >> last) ^ replicas[there]) & _ONE
+                replicas[here] ^= change << last
                 replicas[there] ^= change
 
 
