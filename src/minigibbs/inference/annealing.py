@@ -29,9 +29,10 @@ from minigibbs.inference.fields import (
     visit,
 )
 from minigibbs.inference.temperatures import largest_range
+from minigibbs.kernels.random import streams
 from minigibbs.running.progress import Bar
 from minigibbs.system import memory
-from minigibbs.system.watch import Watch
+from minigibbs.system.watch import Watch, current
 
 ROUNDS = "rounds"  # end of a search that completed all rounds
 _COOLING = 0.8  # share of a cycle with falling temperatures; then single variables climb
@@ -44,6 +45,8 @@ _GROWTH = 8  # largest ratio of the lengths of consecutive segments
 _BEYOND = 0.5  # seconds of climbing allowed after the time limit or a signal
 _ROUNDED = 1e-12  # share of the largest range: smaller gains may be rounding errors
 _CACHING = 0.25  # share of the remaining time that may be spent on cached fields
+_TWINS, _PAST, _FORGOTTEN = 2, 8, 0.3  # states, sweeps, and a correlation after so many sweeps
+_FORGETTING, _MOST_VARIABLES = 0.05, 50_000  # limits of that test: share of the time, variables
 _MOBILE, _FROZEN = 0.5, 1e-4  # share of the highest flip rate; a flip rate
 
 
@@ -110,6 +113,48 @@ class _Walk:
                 count,
             )
         )
+
+
+def hottest_level(graph: FactorGraph, order: NDArray[np.int32], beta: NDArray[np.float64]) -> int:
+    """Return the coldest of the levels up to which states forget their past in a few sweeps.
+
+    Hotter levels are of no use to a search. At each level some states are compared with
+    themselves a few sweeps later, and with each other. If that takes more than a small share of the
+    time limit, a hotter level is returned.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A model without hard constraints.
+    order : array
+        The variables to update.
+    beta : array
+        Ascending inverse temperatures.
+
+    Returns
+    -------
+    int
+        The index of the level.
+    """
+    until = current().spent + _FORGETTING * current().left
+    if len(order) > _MOST_VARIABLES:
+        return 0
+    walk, rng = _Walk(graph, order, _TWINS), np.random.default_rng(0)
+    states = np.tile(np.maximum(graph.evidence, 0).astype(graph.state_type), (_TWINS, 1))
+    states[:, order] = rng.random((_TWINS, len(order))) * graph.sizes[order]
+    walkers = [walk.walker(x, row) for x, row in zip(states, streams(0, _TWINS), strict=True)]
+    for level, own in enumerate(beta.tolist()):
+        for walker in walkers:
+            walk.advance(walker, own, 0, _PAST * len(order))
+        before = states[:, order].copy()
+        for walker in walkers:
+            walk.advance(walker, own, 0, _PAST * len(order))
+        after = states[:, order]
+        chance = float((after[0] == after[1]).mean())
+        remembered = float((after == before).mean()) - chance > _FORGOTTEN * (1.0 - chance)
+        if remembered or current().spent > until:
+            return max(level - 1, 0)
+    return len(beta) - 1
 
 
 class _Cooling:

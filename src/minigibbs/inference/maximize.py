@@ -19,7 +19,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
-from minigibbs.inference.annealing import Annealing, climb
+from minigibbs.inference.annealing import Annealing, climb, hottest_level
 from minigibbs.inference.proof import proven_by_elimination, proven_by_search
 from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
 from minigibbs.kernels.layout import CHANGES, Chain
@@ -43,6 +43,9 @@ from minigibbs.system.watch import StopError, Watch, current
 _FIRST_LEVELS = 24
 _PLACES = 200_000  # largest number of variables times levels
 _LEAST_LEVELS = 8
+_SPARSE = 6.0  # mean number of neighbors up to which clusters help a search: a cubic lattice
+_HOTTER = 0.7  # the hottest level as a share of the coldest one at which states forget their past
+_WORD, _OVERFULL = 64, 1.5  # levels of a word; excess over full words that is not worth more words
 _PREPARED = 0.5  # share of the time for finding temperatures
 _ANNEALED = 1 / 3  # share of all rounds in which states are copied from level to level
 _TRIED = 8  # rounds after which the annealing is planned, from the time they took
@@ -355,7 +358,7 @@ def _searches(
     """Return the chains in their initial states, with levels found once for all chains."""
     _require_layout(graph)
     graph = graph.stored() if graph.implicits else graph
-    tempering = Tempering(houdayer=is_sparse(graph))
+    tempering = Tempering(houdayer=is_sparse(graph, _SPARSE))
     depth = largest_range(graph)
 
     def prepare(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
@@ -368,6 +371,11 @@ def _searches(
     first, state = first_levels(graph, beta_range, _FIRST_LEVELS), first_state(graph)
     beta = find_levels(graph, state, prepare, beta=first, most=most)
     current().check()
+    if beta_range is None and not len(graph.hard):
+        order = free_variables(graph.evidence)
+        hot = _HOTTER * beta[hottest_level(graph, order, beta)]
+        beta = beta[min(int(np.searchsorted(beta, hot)), max(len(beta) - _LEAST_LEVELS, 0)) :]
+    beta = _filled(beta, _WORD // (2 if tempering.houdayer else 1))
     data = tempering.ladder(graph, beta, depth=depth)
     space = tempering.workspace(graph, data)
     what = f"maximize: {len(states):,} chains of {len(beta)} levels"
@@ -376,6 +384,15 @@ def _searches(
         _Search(graph, data, space, state, stream)
         for state, stream in zip(states, rows, strict=True)
     ]
+
+
+def _filled(beta: NDArray[np.float64], word: int) -> NDArray[np.float64]:
+    """Return fewer levels between the same ends if they exceed the levels of a word by little."""
+    if not word < len(beta) <= _OVERFULL * word:
+        return beta
+    levels = np.linspace(0, len(beta) - 1, word)
+    fewer: NDArray[np.float64] = np.interp(levels, np.arange(len(beta)), beta)
+    return fewer
 
 
 class _Searching:
