@@ -24,6 +24,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "first_calls": ("graph", "system", "results", "inference", "learning", "cli", *SAMPLING),
     "foundation": ("graph", "system", "results", *SAMPLING),
     "gpu_learning": ("learning", *SAMPLING),
+    "ground_states": ("inference", *SAMPLING),
     "imputation": ("interop/sklearn", "structure", "learning", *SAMPLING),
     "learning": ("learning", *SAMPLING),
     "observables": ("observables", *SAMPLING),
