@@ -65,7 +65,7 @@ def _annealed(graph: mg.FactorGraph, seconds: float) -> float | None:
     except ImportError:
         return None
     (group,) = graph.factors
-    pairs = zip(group.i.tolist(), group.j.tolist(), group.weight.tolist(), strict=True)
+    pairs = zip(*group.scope.T.tolist(), group.coupling.tolist(), strict=True)
     couplings = {(i, j): -weight for i, j, weight in pairs}
     annealer, found = SimulatedAnnealingSampler(), []
     for sweeps in SWEEPS:

@@ -130,3 +130,10 @@ def test_marginals_and_log_z(hard):
     assert (np.abs(run.marginals - exact) < 5 * np.maximum(run.standard_errors, 0.003)).all()
     log_z = mg.log_partition(graph)
     assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
+
+
+def test_golden_draws_of_small_domains():
+    options = {"sweeps": 8, "chains": 1, "seed": 1, "record": "draws", "thin": 1, "progress": False}
+    run = sample(mixed_domains(hard=True), mg.Tempering(levels=4), **options)
+    shown = " ".join("".join(map(str, row)) for row in run.draws[0])
+    assert shown == "01421130 01021030 01220132 10420132 10320131 10320132 21321030 10321022"

@@ -85,8 +85,7 @@ def _sweep_each(data, model, chain, replicas, carried, packed, states):
 def packed_states(data, states):
     """Pack states [start, variable, replica] in the layout of `data`: one row per start."""
     if not isinstance(data, SpinLadder):
-        size = data.stride if not isinstance(data, SmallLadder) else 64 * data.words
-        packed = np.zeros((len(states), size * states.shape[1]), states.dtype)
+        packed = np.zeros((len(states), data.stride * states.shape[1]), states.dtype)
         packed[:, data.place + data.stride * np.arange(states.shape[1])[:, None]] = states
         return packed
     words = np.zeros((len(states), data.words, states.shape[1]), np.uint64)

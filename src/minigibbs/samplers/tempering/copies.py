@@ -363,8 +363,8 @@ def copies_sweep(data, model, chain, replicas):
 def copies_begin(data, model, chain, replicas):
     """Copy the chain's state to all levels."""
     for i in range(len(chain.x)):
-        for slot in range(len(data.place)):
-            replicas[data.place[slot] + i * data.stride] = chain.x[i]
+        for k in range(data.stride):  # lanes without a level, too
+            replicas[i * data.stride + k] = chain.x[i]
     begin_ladder(data, chain)
 
 

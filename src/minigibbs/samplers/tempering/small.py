@@ -3,7 +3,7 @@
 The levels of a chain share the weights, as in `tempering.spins`: the values of a variable at up to
 64 levels are one row of bytes, and its log weights are summed for a row at a time as in a chromatic
 scan (`samplers.chromatic.small_tiles`), multiplied by the levels' betas. Rows are
-[word][variable][lane], with the levels in the lanes that `level_places` gives them.
+[variable][word][lane], with the levels in the lanes that `level_places` gives them.
 
 Hard constraints are soft at all levels except the last one, which is updated alone by the model's
 own tables. On a GPU one thread updates all levels of a chain one by one (`SerialLadder`), with the
@@ -87,7 +87,7 @@ class SmallModel(NamedTuple):
 
 
 class SmallLadder(NamedTuple):
-    """A chain's ladders as bytes [word][variable][lane]."""
+    """A chain's ladders as bytes [variable][word][lane]."""
 
     beta: NDArray[np.float64]  # [K]
     twins: int
@@ -169,8 +169,8 @@ def small_ladder(
         hard_rest=soft.hard,
         vectors=(0,) * vectors,
         words=words,
-        place=LANES * len(graph) * (lane // LANES) + lane % LANES,
-        stride=LANES,
+        place=lane,
+        stride=LANES * words,
         replica=replica,
         betas=betas,
         quad=quad.ravel(),
@@ -245,7 +245,7 @@ def _groups(
 
 
 @literal
-def _update_row(colors, block, place, key0, key1, quad, sweep, x, betas, vectors):
+def _update_row(colors, block, place, key0, key1, quad, sweep, x, stride, betas, vectors):
     """Update one variable at the levels of a word."""
     bits, field = lanes_of(LANES, _WORD), lanes_of(ROOM, _ZERO)
     new, width = lanes_of(LANES, _BYTE), VECTOR * len(vectors)
@@ -254,14 +254,14 @@ def _update_row(colors, block, place, key0, key1, quad, sweep, x, betas, vectors
     begin_fields(colors, place, size, field, vectors)
     entry = np.uint64(block.entry) + (place - np.uint64(block.first))
     for _ in range(block.degree):
-        near = np.int64(colors.target[entry]) * LANES
+        near = np.int64(colors.target[entry]) * stride
         add_neighbor(colors, entry, x[near : near + LANES], size, field, vectors)
         entry += np.uint64(block.count)
     for v in range(size):
         for lane in range(width):
             own = np.uint64(v * LANES + lane)
             field[own] = fused(field[own], betas[lane], _ZERO)
-    quads, first = width // 4, np.int64(variable) * LANES
+    quads, first = width // 4, np.int64(variable) * stride
     if choose(size, width, field, bits, new):
         for lane in range(width):
             if new[lane] == np.uint8(255):
@@ -298,7 +298,7 @@ def _update_serial(data, block, place, key0, key1, slot, beta, sweep, replicas, 
         weights[v] = colors.base[begin + v]
     entry = block.entry + (place - block.first)
     for _ in range(block.degree):
-        near = replicas[origin + np.int64(colors.target[entry]) * LANES]
+        near = replicas[origin + np.int64(colors.target[entry]) * data.stride]
         start = colors.start[entry]
         for v in range(size):
             if start >= 0:
@@ -324,7 +324,7 @@ def _update_serial(data, block, place, key0, key1, slot, beta, sweep, replicas, 
         gap = min(gap, abs(np.float32(part - mark)))
     if gap < np.float32(NEAR * total):
         value = _choose_alone(size, weights, _LOG_2, bits, key0, key1, replica, variable, sweep)
-    replicas[origin + np.int64(variable) * LANES] = value
+    replicas[origin + np.int64(variable) * data.stride] = value
 
 
 @kernel
@@ -348,28 +348,28 @@ def _update_hard(data, model, chain, variable, key0, key1, sweep, replicas):
 @kernel
 def _energies(data, chain, replicas):
     """Compute the energies of all slots."""
-    model, size, width = data.model, len(chain.x) * LANES, VECTOR * len(data.vectors)
+    model, stride, width = data.model, data.stride, VECTOR * len(data.vectors)
     sums = lanes_of(LANES, _SUM)
     for word in range(data.words):
-        x = replicas[word * size : (word + 1) * size]
+        x = replicas[LANES * word :]
         for lane in range(width):
             sums[lane] = 0
         for k in range(len(data.order) if len(model.field) else 0):
             i = np.int64(data.order[k])
             for lane in range(width):
-                sums[lane] += model.field[np.uint64(model.first[i] + x[i * LANES + lane])]
+                sums[lane] += model.field[np.uint64(model.first[i] + x[i * stride + lane])]
         for k in range(len(model.weight)):
-            a, b = np.int64(model.pair[k, 0]) * LANES, np.int64(model.pair[k, 1]) * LANES
+            a, b = np.int64(model.pair[k, 0]) * stride, np.int64(model.pair[k, 1]) * stride
             same = equal_bits(x[a : a + LANES], x[b : b + LANES], data.vectors)
             add_where(same, sums, model.weight[k], data.vectors)
         for k in range(len(model.scope)):
-            a, b = np.int64(model.scope[k, 0]) * LANES, np.int64(model.scope[k, 1]) * LANES
+            a, b = np.int64(model.scope[k, 0]) * stride, np.int64(model.scope[k, 1]) * stride
             begin, step = model.cell[k, 0], model.cell[k, 1]
             for lane in range(width):
                 row = begin + step * np.int64(x[np.uint64(a + lane)])
                 sums[lane] += model.table[np.uint64(row + x[np.uint64(b + lane)])]
         for slot in range(len(data.place)):
-            lane = data.place[slot] - word * size
+            lane = data.place[slot] - LANES * word
             if 0 <= lane < LANES:
                 total = model.unit * np.float64(sums[lane])
                 chain.carried[energy_at(data) + slot] = model.constant + total
@@ -378,20 +378,20 @@ def _energies(data, chain, replicas):
 @kernel
 def _energies_serial(data, chain, replicas):
     """Compute the energies of all slots, one after the other: the same integers."""
-    model = data.model
+    model, stride = data.model, data.stride
     for slot in range(len(data.place)):
         origin, total = data.place[slot], np.int64(0)
         for k in range(len(data.order) if len(model.field) else 0):
             i = np.int64(data.order[k])
-            total += model.field[model.first[i] + replicas[origin + i * LANES]]
+            total += model.field[model.first[i] + replicas[origin + i * stride]]
         for k in range(len(model.weight)):
             a, b = np.int64(model.pair[k, 0]), np.int64(model.pair[k, 1])
-            if replicas[origin + a * LANES] == replicas[origin + b * LANES]:
+            if replicas[origin + a * stride] == replicas[origin + b * stride]:
                 total += model.weight[k]
         for k in range(len(model.scope)):
             a, b = np.int64(model.scope[k, 0]), np.int64(model.scope[k, 1])
-            row = model.cell[k, 0] + model.cell[k, 1] * np.int64(replicas[origin + a * LANES])
-            total += model.table[row + replicas[origin + b * LANES]]
+            row = model.cell[k, 0] + model.cell[k, 1] * np.int64(replicas[origin + a * stride])
+            total += model.table[row + replicas[origin + b * stride]]
         chain.carried[energy_at(data) + slot] = model.constant + model.unit * np.float64(total)
 
 
@@ -417,15 +417,17 @@ def _move_clusters(data, chain, replicas):
 @literal
 def _sweep(data, model, chain, key0, key1, sweep, replicas):
     """Update every variable at all levels."""
-    colors, size = data.model.colors, len(chain.x) * LANES
+    colors, stride = data.model.colors, data.stride
     for b in range(len(colors.blocks)):
         block = colors.blocks[b]
         for k in range(block.count):
             place = np.uint64(block.first + k)
             for word in range(data.words):
-                x, betas = replicas[word * size : (word + 1) * size], data.betas[word]
+                x, betas = replicas[LANES * word :], data.betas[word]
                 quad, vectors = data.quad[word], data.vectors
-                _update_row(colors, block, place, key0, key1, quad, sweep, x, betas, vectors)
+                _update_row(
+                    colors, block, place, key0, key1, quad, sweep, x, stride, betas, vectors
+                )
             if data.hard:
                 i = np.int64(colors.variable[place])
                 _update_hard(data, model, chain, i, key0, key1, sweep, replicas)
