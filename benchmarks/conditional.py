@@ -15,7 +15,7 @@ import numpy as np
 import minigibbs as mg
 from benchmarks.data import DATA
 from benchmarks.report import Report
-from minigibbs.exact.laws import poisson_grid
+from minigibbs.exact.distributions import poisson_grid
 from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.layout import TABLE
 from minigibbs.samplers.bounds import tail_log_slowdown, tail_theta
@@ -63,20 +63,20 @@ def table_at(graph: mg.FactorGraph, factor: np.void, variable: int) -> np.ndarra
 def update_gap(phi: np.ndarray, base: np.ndarray) -> tuple[float, float]:
     """Return the gap of one update with shifted factors phi[factor, value], and the kept draws."""
     energy = phi.sum(axis=0)
-    law = np.exp(energy - energy.max())
-    law /= law.sum()
+    distribution = np.exp(energy - energy.max())
+    distribution /= distribution.sum()
     rates = base[:, None] + phi
-    matrix = np.empty((len(law), len(law)))
+    matrix = np.empty((len(distribution), len(distribution)))
     with np.errstate(divide="ignore"):
         logs = np.log(np.maximum(rates, 1e-300))
-    for old in range(len(law)):
+    for old in range(len(distribution)):
         counts, chance = poisson_grid(rates[:, old])
         weights = counts @ logs
         weights = np.exp(weights - weights.max(axis=1, keepdims=True))
         matrix[old] = chance @ (weights / weights.sum(axis=1, keepdims=True))
-    root = np.sqrt(law)
+    root = np.sqrt(distribution)
     second = np.sort(np.linalg.eigvalsh(root[:, None] * matrix / root))[-2]
-    return 1.0 - second, float(law @ rates.sum(axis=0))
+    return 1.0 - second, float(distribution @ rates.sum(axis=0))
 
 
 def compare(values: int, theta: float, local: float, tables: int = 3) -> tuple[float, ...]:

@@ -61,7 +61,7 @@ def observed(report) -> None:
     waves = mg.observables.StructureFactor((1000, 1000))
     sets: dict[str, dict[str, Any]] = {
         "a magnetization": {"m": "magnetization"},
-        "four moments of it and its histogram": {"m": "moments", "law": "histogram"},
+        "four moments of it and its histogram": {"m": "moments", "distribution": "histogram"},
         "an agreement": {"same": mg.observables.Agreement(np.arange(10**6) % 2)},
         "a structure factor": {"waves": waves},
         "an energy": {"e": "energy"},

@@ -44,13 +44,13 @@ def main() -> None:
             report.add("  ours over plain Gibbs", f"{ratio:.2f}x", "at most 1.1x", ratio <= 1.1)
         report.add("  explain says", mg.PoissonGibbs().reason(graph))
         if real.truth is not None:
-            law(report, graph, real.truth())
+            distribution(report, graph, real.truth())
     if not report.rows:
         report.notes.append("No folder of real models was found.")
     report.write()
 
 
-def law(report: Report, graph: mg.FactorGraph, truth: np.ndarray) -> None:
+def distribution(report: Report, graph: mg.FactorGraph, truth: np.ndarray) -> None:
     run = mg.sample(graph, sweeps=20_000, warmup=500, seed=1, record="marginals", progress=False)
     width = min(truth.shape[1], run.marginals.shape[1])
     error = np.abs(run.marginals[:, :width] - truth[:, :width]).max()

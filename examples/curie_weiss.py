@@ -15,7 +15,7 @@ N = 1000
 BETAS = np.linspace(0.5, 1.5, 11)
 
 
-def law(beta: float) -> tuple[np.ndarray, np.ndarray]:
+def distribution(beta: float) -> tuple[np.ndarray, np.ndarray]:
     """Return magnetizations, and the probability of each."""
     k = np.arange(N + 1)
     m = (2 * k - N) / N
@@ -35,7 +35,7 @@ def main() -> None:
     print("beta   |m| sampled          exact     m^2 sampled          exact")
     scores, exact = [], []
     for beta, run in zip(runs.at, runs, strict=True):
-        m, probability = law(beta)
+        m, probability = distribution(beta)
         truth = np.array([probability @ np.abs(m), probability @ m**2])
         one = run.observables["m"]
         mean, error = one.mean[1:3], one.error[1:3]

@@ -32,11 +32,11 @@ def start():
 
 run, backend = start()
 chains = run.info.chains
-laws, edges = [], np.linspace(-1, 1, 42)
+distributions, edges = [], np.linspace(-1, 1, 42)
 begun = time.perf_counter()
 for step in range(STEPS):
     magnetization = 2 * run.state.mean(axis=1) - 1
-    laws.append(np.histogram(magnetization, edges)[0] / chains)
+    distributions.append(np.histogram(magnetization, edges)[0] / chains)
     run = mg.sample(
         graph, sweeps=SWEEPS, chains=chains, start=run, backend=backend, **options | {"seed": step}
     )
@@ -49,7 +49,7 @@ print(f"after {STEPS * SWEEPS} sweeps {walls:.1%} of the chains are still divide
 
 # %% The picture
 figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-shown = np.log10(np.maximum(np.array(laws).T, 0.5 / chains))
+shown = np.log10(np.maximum(np.array(distributions).T, 0.5 / chains))
 image = axes.imshow(
     shown, origin="lower", aspect="auto", extent=(0, STEPS * SWEEPS, -1, 1), cmap="magma"
 )

@@ -44,10 +44,10 @@ def test_exact_start_keeps_the_marginals():
     graph = mg.models.dense_crf(image, costs=-known["log_unary"].T, **widths)
     states = (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.uint8)
     energy = graph.stored().log_potential(states)
-    law = np.exp(energy - energy.max())
-    law /= law.sum()
-    np.testing.assert_allclose(law @ states, known["exact_p1"], atol=1e-5)
-    starts = states[np.random.default_rng(5).choice(2**20, size=40_000, p=law)]
+    distribution = np.exp(energy - energy.max())
+    distribution /= distribution.sum()
+    np.testing.assert_allclose(distribution @ states, known["exact_p1"], atol=1e-5)
+    starts = states[np.random.default_rng(5).choice(2**20, size=40_000, p=distribution)]
     after, _, _ = advance_each(graph, mg.PoissonGibbs(), starts, 60, seed=6)
     chance = known["exact_p1"]
     z = (after.mean(axis=0) - chance) / np.sqrt(chance * (1 - chance) / len(starts))

@@ -17,7 +17,7 @@ from tests.docs.test_docs import build
 
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 # Aliases of types, and limits: a comment documents them, since they cannot have a docstring.
-VALUES = {"Law", "MOST_MATRIX", "MOST_STATES", "OBSERVABLES", "GENERATORS", "__version__"}
+VALUES = {"Distribution", "MOST_MATRIX", "MOST_STATES", "OBSERVABLES", "GENERATORS", "__version__"}
 # Errors and base classes are not constructed by users.
 NOT_CONSTRUCTED = {"Estimator", "Observable", "Observations", "Sampler"}
 

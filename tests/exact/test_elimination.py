@@ -26,7 +26,7 @@ def enumerated(graph):
     everything = mg.theory.Enumeration(graph)
     marginals = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in range(len(graph)):
-        np.add.at(marginals[variable], everything.states[:, variable], everything.law)
+        np.add.at(marginals[variable], everything.states[:, variable], everything.distribution)
     return marginals, logsumexp(everything.log_potential)
 
 
@@ -169,10 +169,10 @@ def test_logarithms_give_what_numbers_give(model, logs, monkeypatch):
     if logs:
         monkeypatch.setattr(contraction, "LEAST", math.inf)
         monkeypatch.setattr(contraction, "SPARE", -math.inf)
-    states, law = mg.exact_distribution(ZOO[model])
+    states, distribution = mg.exact_distribution(ZOO[model])
     marginals = mg.exact_marginals(ZOO[model])
     for variable, row in enumerate(marginals):
-        want = np.bincount(states[:, variable], law, minlength=len(row))
+        want = np.bincount(states[:, variable], distribution, minlength=len(row))
         np.testing.assert_allclose(row, want, atol=1e-12)
 
 
@@ -187,9 +187,9 @@ def test_strong_couplings_that_pull_against_each_other(strength):
             mg.Unary([0, n - 1], [[0.0, 3 * strength], [3 * strength, 0.3]]),
         ],
     )
-    states, law = mg.exact_distribution(graph)
+    states, distribution = mg.exact_distribution(graph)
     for variable, row in enumerate(mg.exact_marginals(graph)):
-        want = np.bincount(states[:, variable], law, minlength=2)
+        want = np.bincount(states[:, variable], distribution, minlength=2)
         np.testing.assert_allclose(row, want, atol=1e-12)
 
 
@@ -198,9 +198,9 @@ def test_draws_are_independent_draws_of_the_model(model):
     """Chi-square test of 60,000 draws, false-alarm rate 1e-4; wrong weights must be detected."""
     graph = ZOO[model]
     draws = mg.exact_draws(graph, 60_000, seed=5)
-    law = naive.distribution(graph)
-    assert chi_square(state_numbers(graph, draws), law) > FALSE_ALARM
-    flat = 0.9 * law + 0.1 / len(law)
+    distribution = naive.distribution(graph)
+    assert chi_square(state_numbers(graph, draws), distribution) > FALSE_ALARM
+    flat = 0.9 * distribution + 0.1 / len(distribution)
     assert chi_square(state_numbers(graph, draws), flat) < FALSE_ALARM
     again = mg.exact_draws(graph, 60_000, seed=5)
     np.testing.assert_array_equal(draws, again)

@@ -62,13 +62,13 @@ def test_joint_marginals_and_draws_read_small_and_large_tables(bits, monkeypatch
     """Chains of 6 spins by enumeration; the largest of 6 deviations exceeds 5 once in 300,000."""
     monkeypatch.setattr(passes, "_BITS", bits)
     graph = grid(2, 3)
-    states, law = mg.exact_distribution(graph)
+    states, distribution = mg.exact_distribution(graph)
     joint = mg.infer(graph, progress=False).joint(0, 5)
     want = np.zeros((2, 2))
-    np.add.at(want, (states[:, 0], states[:, 5]), law)
+    np.add.at(want, (states[:, 0], states[:, 5]), distribution)
     np.testing.assert_allclose(joint, want, atol=1e-13)
     draws = mg.exact_draws(graph, 20_000, seed=2)
-    mean, p = draws.mean(axis=0), law @ states
+    mean, p = draws.mean(axis=0), distribution @ states
     assert (np.abs(mean - p) / np.sqrt(p * (1 - p) / 20_000)).max() < 5
 
 
@@ -82,10 +82,10 @@ def test_numbers_beyond_the_range_of_doubles(bits, strength, monkeypatch):
         [2] * 4,
         [mg.Unary([0, 1, 2, 3], pulls), mg.Ising([0, 1, 2], [1, 2, 3], [strength, -strength, 1.0])],
     )
-    states, law = mg.exact_distribution(graph)
+    states, distribution = mg.exact_distribution(graph)
     answer = mg.infer(graph, progress=False)
     assert answer.exact
-    np.testing.assert_allclose(answer.marginals[:, 1], law @ states, atol=1e-12)
+    np.testing.assert_allclose(answer.marginals[:, 1], distribution @ states, atol=1e-12)
 
 
 def test_a_leaf_that_is_joined_by_logarithms():

@@ -28,14 +28,14 @@ CHAIN = mg.FactorGraph(
 )
 
 
-def law(graph):
+def distribution(graph):
     """Return all states and their probabilities."""
     states = np.array(naive.states(graph))
     return states, naive.distribution(graph)
 
 
 def summed(graph, variables):
-    states, probability = law(graph)
+    states, probability = distribution(graph)
     table = np.zeros([graph.sizes[v] for v in variables])
     np.add.at(table, tuple(states[:, v] for v in variables), probability)
     return table
@@ -182,7 +182,7 @@ def test_likelihoods_that_are_none(wrong):
 @pytest.mark.parametrize("model", ZOO)
 def test_the_most_probable_state_and_the_mean_log_potential(model):
     graph = ZOO[model]
-    states, probability = law(graph)
+    states, probability = distribution(graph)
     energies = np.array([graph.log_potential(x) for x in states])
     state, energy = best_state(graph)
     assert energy == pytest.approx(energies.max())
@@ -199,7 +199,7 @@ def test_observables_of_exact_answers_are_exact():
         "own": lambda x: float(x[0]),
     }
     answer = mg.infer(CHAIN, observe=observe, seed=1, progress=False)
-    states, probability = law(CHAIN)
+    states, probability = distribution(CHAIN)
     seen = answer.observables
     assert seen["both"].mean == pytest.approx(summed(CHAIN, (0, 2))[1, 0])
     assert seen["never"].mean == 0.0
@@ -228,12 +228,12 @@ def test_soft_evidence_has_its_expected_likelihood(model):
     rng = np.random.default_rng(7)
     given = {v: rng.random(int(graph.sizes[v])) for v in range(min(3, len(graph)))}
     given[0][0] = 0.0
-    states, law = mg.exact_distribution(graph)
-    want = law @ np.prod([given[v][states[:, v]] for v in given], axis=0)
+    states, distribution = mg.exact_distribution(graph)
+    want = distribution @ np.prod([given[v][states[:, v]] for v in given], axis=0)
     assert mg.infer(graph, progress=False).likelihood(given) == pytest.approx(want, rel=1e-10)
     clamped = graph.condition({1: 0})
-    states, law = mg.exact_distribution(clamped)
-    want = law @ np.prod([given[v][states[:, v]] for v in given], axis=0)
+    states, distribution = mg.exact_distribution(clamped)
+    want = distribution @ np.prod([given[v][states[:, v]] for v in given], axis=0)
     assert mg.infer(clamped, progress=False).likelihood(given) == pytest.approx(want, rel=1e-10)
 
 

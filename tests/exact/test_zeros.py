@@ -63,17 +63,17 @@ def test_evidence_of_probability_zero_is_said_to_be():
 
 
 @pytest.mark.parametrize("model", HARD)
-def test_draws_have_the_law(model):
-    graph, law = HARD[model], naive.distribution(HARD[model])
+def test_draws_have_the_distribution(model):
+    graph, distribution = HARD[model], naive.distribution(HARD[model])
     draws = mg.exact_draws(graph, 40_000, seed=3)
     place = {x: k for k, x in enumerate(naive.states(graph))}
-    counts = np.bincount([place[tuple(x)] for x in draws.tolist()], minlength=len(law))
-    assert not counts[law == 0].any()
-    common = law * 40_000 > 5
-    rest = [counts[~common].sum()], [40_000 * law[~common].sum()]
+    counts = np.bincount([place[tuple(x)] for x in draws.tolist()], minlength=len(distribution))
+    assert not counts[distribution == 0].any()
+    common = distribution * 40_000 > 5
+    rest = [counts[~common].sum()], [40_000 * distribution[~common].sum()]
     many = rest[1][0] > 5
     seen = np.append(counts[common], rest[0] if many else [])
-    wanted = np.append(40_000 * law[common], rest[1] if many else [])
+    wanted = np.append(40_000 * distribution[common], rest[1] if many else [])
     assert chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue > FALSE_ALARM
 
 
@@ -288,6 +288,6 @@ def test_a_huge_factor_that_evidence_settles_does_not_change_the_others():
     """Enumeration added the constant of the formula, which rounded all other factors away."""
     rule = mg.Logical("or", [[0, 1]], 1e80, negated=[[False, True]])
     graph = mg.FactorGraph([2, 2], [rule, mg.Unary([1], [[0.0, 0.6]])]).condition({0: 1})
-    _, law = mg.exact_distribution(graph)
-    np.testing.assert_allclose(law, mg.infer(graph).marginals[1], atol=1e-12)
-    assert law[1] > 0.64
+    _, distribution = mg.exact_distribution(graph)
+    np.testing.assert_allclose(distribution, mg.infer(graph).marginals[1], atol=1e-12)
+    assert distribution[1] > 0.64

@@ -37,7 +37,7 @@ def meaning(function, literals):
     }[function]
 
 
-def law(energies):
+def distribution(energies):
     weights = np.exp(np.array(energies) - max(energies))
     return weights / weights.sum()
 
@@ -55,7 +55,7 @@ def test_every_function_means_what_dimmwitted_means(tmp_path, function, arity, s
             0.7 * meaning(function, [x == e for x, e in zip(state, equal, strict=True)])
             for state in states
         ]
-        np.testing.assert_allclose(naive.distribution(graph), law(want), atol=1e-12)
+        np.testing.assert_allclose(naive.distribution(graph), distribution(want), atol=1e-12)
 
 
 def test_factors_on_the_same_variables_add_up(tmp_path):
@@ -63,20 +63,20 @@ def test_factors_on_the_same_variables_add_up(tmp_path):
     graph = mg.read(written(tmp_path, [THREE, THREE], factors, weights=[0.1, 0.5, 0.2, 0.9, 2.0]))
     assert [len(group) for group in graph.factors] == [1]
     want = [[0.1, 0.5, 0.2, 0.9, 2.0][a + b] for a in range(3) for b in range(3)]
-    np.testing.assert_allclose(naive.distribution(graph), law(want))
+    np.testing.assert_allclose(naive.distribution(graph), distribution(want))
 
 
 def test_a_variable_twice_in_a_factor(tmp_path):
     factors = [(3, [(0, 1), (0, 1), (1, 1)], 0, 1.0), (2, [(0, 0), (0, 1)], 0, 1.0)]
     graph = mg.read(written(tmp_path, [BOOLEAN, BOOLEAN], factors, weights=[0.4]))
-    np.testing.assert_allclose(naive.distribution(graph), law([0.4, -0.4, -0.4, 0.4]))
+    np.testing.assert_allclose(naive.distribution(graph), distribution([0.4, -0.4, -0.4, 0.4]))
 
 
 def test_a_value_that_a_variable_does_not_have_makes_no_literal_true(tmp_path):
     factors = [(12, [(0, 7)], 0, 1.0), (12, [(0, 5)], 0, 1.0)]
     graph = mg.read(written(tmp_path, [THREE], factors, domains={0: [9, 5, 2]}))
     assert graph.domains.values(0) == (2, 5, 9)
-    np.testing.assert_allclose(naive.distribution(graph), law([0, 1, 0]))
+    np.testing.assert_allclose(naive.distribution(graph), distribution([0, 1, 0]))
 
 
 def test_evidence_is_clamped_or_not(tmp_path):
@@ -89,7 +89,7 @@ def test_evidence_is_clamped_or_not(tmp_path):
 
 def test_weights_may_be_given(tmp_path):
     written(tmp_path, [BOOLEAN], [(4, [(0, 1)], 0, 1.0), (4, [(0, 1)], 1, 1.0)], weights=[0.0, 0.0])
-    want = law([-0.5, 0.5])
+    want = distribution([-0.5, 0.5])
     for weights in ({1: 0.5}, [0.0, 0.5]):
         graph = dimmwitted.read(tmp_path, weights=weights)
         np.testing.assert_allclose(naive.distribution(graph), want)

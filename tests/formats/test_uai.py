@@ -109,7 +109,7 @@ def graphs(draw):
     return mg.FactorGraph(sizes, groups)
 
 
-def same_law(graph, other):
+def same_distribution(graph, other):
     states = every_state(graph)
     np.testing.assert_array_equal(graph.sizes, other.sizes)
     difference = graph.log_potential(states) - other.log_potential(states)
@@ -122,7 +122,7 @@ def same_law(graph, other):
 def test_graphs_round_trip(tmp_path, graph):
     path = tmp_path / "model.uai"
     mg.write(graph, path)
-    np.testing.assert_allclose(same_law(graph, mg.read(path)), 0.0, atol=1e-9)
+    np.testing.assert_allclose(same_distribution(graph, mg.read(path)), 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("ending", ["uai", "uai.gz", "uai.xz"])
@@ -130,7 +130,7 @@ def test_graphs_round_trip(tmp_path, graph):
 def test_the_zoo_round_trips(tmp_path, model, ending):
     path = tmp_path / f"model.{ending}"
     mg.write(ZOO[model], path)
-    same_law(ZOO[model], mg.read(path))
+    same_distribution(ZOO[model], mg.read(path))
     assert os.listdir(tmp_path) == [path.name]
 
 
@@ -162,7 +162,7 @@ def test_evidence_is_written_as_factors(tmp_path):
 def test_energies_too_large_for_exp_are_shifted(tmp_path, shift):
     graph = mg.FactorGraph([2, 2], [mg.Table([0, 1], shift + np.array([[0, 1.5], [-600, 30]]))])
     mg.write(graph, tmp_path / "model.uai")
-    same_law(graph, mg.read(tmp_path / "model.uai"))
+    same_distribution(graph, mg.read(tmp_path / "model.uai"))
 
 
 REFUSED = {
@@ -194,7 +194,7 @@ def test_what_a_file_cannot_hold_is_refused(tmp_path, case):
 def test_stored_forms_of_implicit_groups_are_written(tmp_path):
     graph = IMPLICIT["complete"]
     mg.write(graph.stored(), tmp_path / "model.uai")
-    same_law(graph, mg.read(tmp_path / "model.uai"))
+    same_distribution(graph, mg.read(tmp_path / "model.uai"))
 
 
 def test_a_failure_leaves_the_old_file(tmp_path):

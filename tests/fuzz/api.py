@@ -36,8 +36,8 @@ _WALL = 600.0  # seconds per call, on a shared machine
 # Methods that only the library calls, with its own results: the interface of extensions.
 HOOKS = frozenset(
     "account bind carry_over check_domains count energies energy_cost entries from_dict "
-    "implicit_energies ladder law lines local lower of pair_weights pieces prepare resolve totals "
-    "varying weight_of with_flat with_numbers workspace".split()
+    "implicit_energies ladder distribution lines local lower of pair_weights pieces prepare "
+    "resolve totals varying weight_of with_flat with_numbers workspace".split()
 )
 # Instances of classes that calls and bridges return, and that are not names of `mg`.
 _HIDDEN = (

@@ -57,21 +57,21 @@ def describe(graph) -> str:
 
 def marginals(graph):
     """Return the true marginals [variable, value]; None if no state is possible."""
-    states, law = graphs.enumerated(graph)
-    if not law.any():
+    states, distribution = graphs.enumerated(graph)
+    if not distribution.any():
         return None
     found = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in range(len(graph)):
-        np.add.at(found[variable], states[:, variable], law)
+        np.add.at(found[variable], states[:, variable], distribution)
     return found
 
 
 def by_enumeration(graph):
     """Compute marginals by `exact_distribution`."""
-    states, law = mg.exact_distribution(graph)
+    states, distribution = mg.exact_distribution(graph)
     found = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in range(len(graph)):
-        np.add.at(found[variable], states[:, variable], law)
+        np.add.at(found[variable], states[:, variable], distribution)
     return found, ()
 
 

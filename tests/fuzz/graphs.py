@@ -33,7 +33,7 @@ def check(rng: random.Random) -> None:
     graph = random_graph(rng, tame)
     try:
         check_run(graph, SETTINGS[name].sampler, rng)
-        check_law(graph, SETTINGS[name], rng, tame)
+        check_distribution(graph, SETTINGS[name], rng, tame)
         name = rng.choice(list(SWEEPS))
         check_sweeps(graph, SWEEPS[name], rng, tame)
     except mg.MinigibbsError:
@@ -50,7 +50,7 @@ def check_sweeps(graph, setting, rng, tame) -> None:
     except mg.MinigibbsError:
         return
     check_run(graph, setting.sampler, rng)
-    check_law(graph, setting, rng, tame)
+    check_distribution(graph, setting, rng, tame)
 
 
 def check_run(graph, sampler, rng) -> None:
@@ -79,29 +79,31 @@ def scale_of(graph) -> float:
     return total
 
 
-def check_law(graph, setting, rng, tame) -> None:
+def check_distribution(graph, setting, rng, tame) -> None:
     """Check that a sweep preserves the distribution of exact draws."""
     sampler, free = setting.sampler, graph.evidence < 0
     if not free.any() or (not tame and not sampler.sweeps and carries(sampler.prepare(graph))):
         return  # nothing to sample, or running sums beyond double precision
-    states, law = enumerated(graph)
-    if not tame and not well_conditioned(graph, states[law > 1e-12]):
+    states, distribution = enumerated(graph)
+    if not tame and not well_conditioned(graph, states[distribution > 1e-12]):
         return
     for _ in range(TRIES):
-        p = law_kept(graph, setting, states, law, rng)
+        p = distribution_kept(graph, setting, states, distribution, rng)
         if p > FALSE_ALARM:
             return
-    raise AssertionError(f"not the law: p = {p:.2g}")
+    raise AssertionError(f"not the distribution: p = {p:.2g}")
 
 
-def law_kept(graph, setting, states, law, rng) -> float:
+def distribution_kept(graph, setting, states, distribution, rng) -> float:
     """Return the p-value of the states after a sweep from exact draws; 1 if no test is possible."""
     data, free = setting.sampler.prepare(graph), graph.evidence < 0
     carry = fields if isinstance(data, FieldData) else getattr(setting, "carry", nothing)
     _FIELDS.clear()  # cached by the address of a graph
     width = max(int(graph.sizes.max()), setting.sampler.workspace(graph, data).carried)
     count = min(STARTS, MOST_WORK // width)
-    numbers = np.random.default_rng(rng.randrange(2**32)).choice(len(law), size=count, p=law)
+    numbers = np.random.default_rng(rng.randrange(2**32)).choice(
+        len(distribution), size=count, p=distribution
+    )
     starts, seeds = states[numbers], [rng.randrange(2**32) for _ in range(2)]
     carried = carry(graph, starts, seed=seeds[0])
     updates = int(free.sum())
@@ -113,8 +115,8 @@ def law_kept(graph, setting, states, law, rng) -> float:
     assert (found < graph.sizes).all(), "a value outside its domain"
     values = np.where(free, found, 0).astype(np.int64)
     places = np.ravel_multi_index(tuple(values.T), tuple(np.where(free, graph.sizes, 1)))
-    assert (law[places] > 0).all(), "a state that has no probability"
-    return goodness(np.bincount(places, minlength=len(law)), law * count)
+    assert (distribution[places] > 0).all(), "a state that has no probability"
+    return goodness(np.bincount(places, minlength=len(distribution)), distribution * count)
 
 
 def goodness(counts, expected) -> float:

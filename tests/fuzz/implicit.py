@@ -38,7 +38,7 @@ def check(rng: random.Random) -> None:
     try:
         sampler = sampler.settled(graph)
         graphs.check_run(graph, sampler, rng)
-        graphs.check_law(graph, Carrying(sampler), rng, tame)
+        graphs.check_distribution(graph, Carrying(sampler), rng, tame)
     except mg.MinigibbsError:
         raise
     except Exception as error:

@@ -30,7 +30,7 @@ class Truth(NamedTuple):
     """The possible states of a graph, their probabilities, and log Z up to rounding."""
 
     states: Any
-    law: Any
+    distribution: Any
     log_z: float
     scale: float  # sum of the magnitudes of all weights
 
@@ -40,12 +40,12 @@ Found = tuple[float, Sequence[Any]]
 
 def truth_of(graph: mg.FactorGraph) -> Truth | None:
     """Return the exact distribution; None if no state is possible."""
-    states, law = graphs.enumerated(graph)
-    if not law.any():
+    states, distribution = graphs.enumerated(graph)
+    if not distribution.any():
         return None
-    best = int(law.argmax())
-    log_z = float(graph.log_potential(states[best])) - math.log(law[best])
-    return Truth(states, law, log_z, graphs.scale_of(graph))
+    best = int(distribution.argmax())
+    log_z = float(graph.log_potential(states[best])) - math.log(distribution[best])
+    return Truth(states, distribution, log_z, graphs.scale_of(graph))
 
 
 def _some(graph, rng, most=3) -> list[int]:
@@ -72,7 +72,7 @@ def joint(graph, truth, rng) -> Found:
     """A joint marginal, the probability of evidence, and the most probable values."""
     answer, chosen = _answer(graph), _some(graph, rng)
     table = np.zeros([int(graph.sizes[i]) for i in chosen])
-    np.add.at(table, tuple(truth.states[:, chosen].T), truth.law)
+    np.add.at(table, tuple(truth.states[:, chosen].T), truth.distribution)
     found = float(np.abs(answer.joint(*chosen) - table).max())
     place = tuple(rng.randrange(size) for size in table.shape)
     asked = dict(zip(chosen, place, strict=True))
@@ -88,21 +88,21 @@ def likelihood(graph, truth, rng) -> Found:
     chosen = _some(graph, rng)
     soft = {i: [rng.choice((0.0, 0.3, 1.0)) for _ in range(graph.sizes[i])] for i in chosen}
     factor = np.prod([np.array(soft[i])[truth.states[:, i]] for i in chosen], axis=0)
-    wanted = float((factor * truth.law).sum())
+    wanted = float((factor * truth.distribution).sum())
     answer = _answer(graph)
     found = abs(answer.likelihood(soft) - wanted)
     if wanted > 1e-6:
-        law = factor * truth.law / wanted
+        distribution = factor * truth.distribution / wanted
         after = mg.exact_marginals(graph.with_likelihoods(soft), progress=False)
-        found = max(found, _off(after, truth.states, law))
+        found = max(found, _off(after, truth.states, distribution))
     return found / ERROR, answer.warnings
 
 
-def _off(marginals, states, law) -> float:
+def _off(marginals, states, distribution) -> float:
     """Return the largest error of marginals."""
     worst = 0.0
     for variable, row in enumerate(marginals):
-        wanted = np.bincount(states[:, variable], law, minlength=len(row))
+        wanted = np.bincount(states[:, variable], distribution, minlength=len(row))
         worst = max(worst, float(np.abs(row - wanted).max()))
     return worst
 
@@ -113,7 +113,7 @@ def draws(graph, truth, rng) -> Found:
     states = answer.draws(DRAWS, seed=rng.randrange(2**32))
     worst = 0.0
     for variable, size in enumerate(graph.sizes.tolist()):
-        wanted = np.bincount(truth.states[:, variable], truth.law, minlength=size)
+        wanted = np.bincount(truth.states[:, variable], truth.distribution, minlength=size)
         seen = np.bincount(states[:, variable], minlength=size) / DRAWS
         worst = max(worst, float(np.abs(seen - wanted).max()))
     return worst / DRAWN, answer.warnings
@@ -128,22 +128,22 @@ def many(graph, truth, rng) -> Found:
     answers = mg.infer_many(graph, frame, progress=False)
     worst = 0.0
     for number, row in enumerate(rows):
-        same = np.ones(len(truth.law), dtype=bool)
+        same = np.ones(len(truth.distribution), dtype=bool)
         for i, value in zip(chosen, row, strict=True):
             if value is not None:
                 same &= truth.states[:, i] == value
-        share = float(truth.law[same].sum())
+        share = float(truth.distribution[same].sum())
         worst = max(worst, abs(math.exp(answers.log_probability[number]) - share))
         if share > 1e-6:
-            law = np.where(same, truth.law, 0.0) / share
+            distribution = np.where(same, truth.distribution, 0.0) / share
             marginals = [answers.marginal(i)[number] for i in range(len(graph))]
-            worst = max(worst, _off(marginals, truth.states, law))
+            worst = max(worst, _off(marginals, truth.states, distribution))
     return worst / ERROR, ()
 
 
 def _likely(truth, rng):
     """Return two states that are not improbable."""
-    likely = np.flatnonzero(truth.law > 1e-6)
+    likely = np.flatnonzero(truth.distribution > 1e-6)
     return [truth.states[rng.choice(likely.tolist())] for _ in range(2)]
 
 
@@ -151,7 +151,9 @@ def maximum(graph, truth, rng) -> Found:
     """The most probable state, and the proven bound."""
     best = mg.maximize(graph, 2.0, rounds=30, seed=rng.randrange(2**32), **QUIET)
     same = (truth.states == np.asarray(best.state)).all(axis=1)
-    lost = math.log(truth.law.max()) - math.log(max(float(truth.law[same].sum()), 1e-300))
+    lost = math.log(truth.distribution.max()) - math.log(
+        max(float(truth.distribution[same].sum()), 1e-300)
+    )
     return lost / 0.01, ()
 
 
@@ -166,7 +168,7 @@ def bounds(graph, truth, rng) -> Found:
 def inferred(graph, truth, rng) -> Found:
     """A sampled answer."""
     answer = mg.infer(graph, LIMIT, exact=False, seed=rng.randrange(2**32), **QUIET)
-    return _off(answer.marginals, truth.states, truth.law) / SAMPLED, answer.warnings
+    return _off(answer.marginals, truth.states, truth.distribution) / SAMPLED, answer.warnings
 
 
 def annealed(graph, truth, rng) -> Found:
@@ -179,7 +181,7 @@ def annealed(graph, truth, rng) -> Found:
         seed=rng.randrange(2**32),
         **QUIET,
     )
-    return _off(answer.marginals, truth.states, truth.law) / SAMPLED, answer.warnings
+    return _off(answer.marginals, truth.states, truth.distribution) / SAMPLED, answer.warnings
 
 
 def written(graph, truth, rng) -> Found:
@@ -194,7 +196,7 @@ def written(graph, truth, rng) -> Found:
     if len(again) != len(graph) or (again.sizes != graph.sizes).any():
         return 0.0, ()  # impossible values are left out of a file
     answer = _answer(again)
-    return _off(answer.marginals, truth.states, truth.law) / ERROR, answer.warnings
+    return _off(answer.marginals, truth.states, truth.distribution) / ERROR, answer.warnings
 
 
 Query = Callable[[mg.FactorGraph, Truth, random.Random], Found]

@@ -146,7 +146,7 @@ def _runs():
     return several
 
 
-OBSERVED = {"m": "magnetization", "law": mg.observables.Histogram(bins=4)}
+OBSERVED = {"m": "magnetization", "distribution": mg.observables.Histogram(bins=4)}
 
 
 def _checkpoints():

@@ -24,15 +24,15 @@ def test_implicit_graphs_are_sampled_right_or_refused(number, tmp_path):
     assert run_case(IMPLICIT, 0, number, tmp_path) in (READ, REFUSED)
 
 
-def test_an_implicit_law_that_is_slightly_off_is_noticed(monkeypatch):
+def test_an_implicit_distribution_that_is_slightly_off_is_noticed(monkeypatch):
     """Negative control: a weight of 0.5 is off by 0.08."""
     graph, other = (mg.FactorGraph([2] * 4, [mg.Complete(4, w)]) for w in (0.5, 0.58))
     setting = implicit.Carrying(mg.PoissonGibbs())
-    graphs.check_law(graph, setting, random.Random(1), tame=True)
+    graphs.check_distribution(graph, setting, random.Random(1), tame=True)
     wrong = graphs.enumerated(other)
     monkeypatch.setattr(graphs, "enumerated", lambda graph: wrong)
-    with pytest.raises(AssertionError, match="not the law"):
-        graphs.check_law(graph, setting, random.Random(1), tame=True)
+    with pytest.raises(AssertionError, match="not the distribution"):
+        graphs.check_distribution(graph, setting, random.Random(1), tame=True)
 
 
 def test_most_tame_implicit_graphs_are_sampled():
@@ -50,13 +50,13 @@ def ring(coupling):
     return mg.FactorGraph([2] * 3, [mg.Ising([0, 1, 2], [1, 2, 0], [0.6, coupling, -0.4])])
 
 
-def test_a_law_that_is_slightly_off_is_noticed(monkeypatch):
+def test_a_distribution_that_is_slightly_off_is_noticed(monkeypatch):
     """Negative control: a coupling of 0.6 is off by 0.15."""
-    graphs.check_law(ring(0.5), SETTINGS["gibbs"], random.Random(1), tame=True)
+    graphs.check_distribution(ring(0.5), SETTINGS["gibbs"], random.Random(1), tame=True)
     wrong = graphs.enumerated(ring(0.65))
     monkeypatch.setattr(graphs, "enumerated", lambda graph: wrong)
-    with pytest.raises(AssertionError, match="not the law"):
-        graphs.check_law(ring(0.5), SETTINGS["gibbs"], random.Random(1), tame=True)
+    with pytest.raises(AssertionError, match="not the distribution"):
+        graphs.check_distribution(ring(0.5), SETTINGS["gibbs"], random.Random(1), tame=True)
 
 
 def test_wild_graphs_are_wild_and_not_all_are_refused():

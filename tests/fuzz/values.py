@@ -272,7 +272,7 @@ VALID = {
     "seed": ["1"], "count": ["3"], "thin": ["None", "2"], "side": ["3"],
     "n": ["4"], "states": ["3"],
     "sxy": ["3.0"], "srgb": ["13.0"], "bilateral_sxy": ["80.0"], "domains": ["graph.domains"],
-    "law": ["np.ones(4) / 4"], "group": ["0"], "initial_states": ["None"], "shift": ["0"],
+    "distribution": ["np.ones(4) / 4"], "group": ["0"], "initial_states": ["None"], "shift": ["0"],
     "mg.FactorGraph.evidence": ["[-1, 1]"], "mg.Table.weight": ["None"],
     "mg.Unary.log_potential": ["[0.0, 1.0]"],
     "mg.Unary.from_probabilities.probability": ["[0.5, 0.5]"],

@@ -155,7 +155,7 @@ def test_bits_are_counted_as_they_come():
 
 
 @pytest.mark.parametrize("name", ["tails", "potts tails", "potts"])
-def test_a_hundred_thousand_chains_follow_the_law(name):
+def test_a_hundred_thousand_chains_follow_the_distribution(name):
     """Energies of independent chains are compared with quantiles of another long run."""
     graph, sampler = GRAPHS[name]
     options = {"scan": "chromatic", "backend": "cuda", "progress": False}

@@ -98,7 +98,7 @@ def test_every_layout_and_implicit_group(name):
 
 
 @pytest.mark.parametrize("name", sorted(set(EXACT) - {"gibbs-fields"}))
-def test_law(name):
+def test_distribution(name):
     """Test the last states of independent chains by chi-square; false alarms: 1 in 10,000."""
     graph, chains = ZOO["potts"], 20_000
     run = sample(
@@ -113,15 +113,15 @@ def test_law(name):
         seed=11,
         progress=False,
     )
-    states, law = mg.exact_distribution(graph)
+    states, distribution = mg.exact_distribution(graph)
     sizes = graph.sizes.astype(int)
     numbers = np.ravel_multi_index(run.draws[:, -1].astype(int).T, sizes)
     counts = np.bincount(numbers, minlength=len(states))
-    expected = chains * law
+    expected = chains * distribution
     statistic = ((counts - expected) ** 2 / expected)[expected > 5].sum()
     cells = int((expected > 5).sum())
     assert statistic < chi2.isf(1e-4, cells - 1)
-    off = chains * np.roll(law, 1)  # a wrong distribution must fail
+    off = chains * np.roll(distribution, 1)  # a wrong distribution must fail
     assert ((counts - off) ** 2 / off)[off > 5].sum() > chi2.isf(1e-4, cells - 1)
 
 
@@ -324,7 +324,7 @@ def test_until_and_going_on(tmp_path):
 
 
 @pytest.mark.parametrize("graph", [ZOO["potts"], ZOO["ising"], *HARD.values()])
-def test_ladders_follow_the_law(graph):
+def test_ladders_follow_the_distribution(graph):
     """Test a thousand ladders after 200 rounds by chi-square of all marginals, at 1e-5 in total."""
     levels = tuple(np.linspace(0.0, 1.0, 6))
     run = mg.sample(
@@ -384,7 +384,7 @@ OBSERVED = {
     "energy": mg.observables.Energy(),
     "m": mg.observables.Magnetization(),
     "moments": mg.observables.Moments(),
-    "law": mg.observables.Histogram(bins=5),
+    "distribution": mg.observables.Histogram(bins=5),
     "order": mg.observables.PottsOrder(),
     "ones": mg.observables.Count(1),
     "both": mg.observables.JointEvent({0: 1, 5: 0}),
@@ -392,7 +392,7 @@ OBSERVED = {
     "pairs": mg.observables.Correlations((6, 6), periodic=False),
     "waves": mg.observables.StructureFactor((6, 6), 3),
     "own": up_and_first,
-    "own law": mg.observables.Histogram(lambda x: x[0] + 0.5 * x[1], 0.0, 2.0, 4),
+    "own distribution": mg.observables.Histogram(lambda x: x[0] + 0.5 * x[1], 0.0, 2.0, 4),
 }
 
 

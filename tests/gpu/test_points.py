@@ -7,7 +7,7 @@ import minigibbs as mg
 from minigibbs.exact.enumeration import Enumeration
 from tests.gpu.test_device import device_is_there
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
-from tests.samplers.test_law import exact_starts
+from tests.samplers.test_distribution import exact_starts
 
 pytestmark = pytest.mark.skipif(not device_is_there(), reason="there is no GPU")
 
@@ -94,16 +94,16 @@ def test_it_is_the_default():
 
 
 @pytest.mark.parametrize("weights", [(1.5, -0.6), (3.0, 0.0)])
-def test_a_sweep_keeps_the_law(weights):
+def test_a_sweep_keeps_the_distribution(weights):
     """Test a sweep from exact initial states by chi-square: 1 in 10,000 fails on correct code."""
     graph, wrong = points(3, weights=weights, n=6), points(3, weights=(weights[0] + 1, 0.6), n=6)
     starts, sampler = exact_starts(graph, 200_000, seed=11), mg.PoissonGibbs(theta=0.5)
-    law = Enumeration(graph).law
+    distribution = Enumeration(graph).distribution
     options = {"sweeps": 2, "chains": len(starts), "record": (), "progress": False, "seed": 7}
     right = mg.sample(graph, sampler, start=starts, backend="cuda", **options)
-    assert chi_square(state_numbers(graph, right.state), law) > FALSE_ALARM
+    assert chi_square(state_numbers(graph, right.state), distribution) > FALSE_ALARM
     other = mg.sample(wrong, sampler, start=starts, backend="cuda", **options)
-    assert chi_square(state_numbers(graph, other.state), law) < FALSE_ALARM
+    assert chi_square(state_numbers(graph, other.state), distribution) < FALSE_ALARM
 
 
 def test_more_chains_than_the_second_axis_of_a_grid_has_tiles():

@@ -31,9 +31,9 @@ def test_moments_and_gradients_cover_enumeration(graph):
     device = torch.device("cuda")
     assert Sampled.place(graph, device) == device
     here = {name: torch.tensor(np.array(one)) for name, one in graph.parameters.items()}
-    rows, law = enumerated(graph, here)
-    mean, vector = law @ rows, np.linspace(-1, 1, rows.shape[1])
-    gradient = ((rows - mean) * law[:, None]).T @ ((rows - mean) @ vector)
+    rows, distribution = enumerated(graph, here)
+    mean, vector = distribution @ rows, np.linspace(-1, 1, rows.shape[1])
+    gradient = ((rows - mean) * distribution[:, None]).T @ ((rows - mean) @ vector)
     inside, steep, bound = [], [], stats.t.ppf(0.975, 15)
 
     def flat(named):

@@ -104,8 +104,8 @@ def test_a_moving_model_has_the_same_energy():
 def test_the_expectation_under_independence_is_that_of_the_product():
     graph = graph_of(every_kind())
     states, shares = states_of(graph), [rng.dirichlet(np.ones(size)) for size in graph.sizes]
-    law = np.prod([share[states[:, v]] for v, share in enumerate(shares)], axis=0)
-    expected = law @ graph.frame.statistics(states)
+    distribution = np.prod([share[states[:, v]] for v, share in enumerate(shares)], axis=0)
+    expected = distribution @ graph.frame.statistics(states)
     found = graph.frame.independent(np.concatenate(shares))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 

@@ -16,7 +16,7 @@ from minigibbs.running.api import one_chain
 from minigibbs.samplers.poisson_gibbs.groups.points import BATCH, GUESS
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, coarse, state_numbers
-from tests.samplers.test_law import STARTS, exact_starts
+from tests.samplers.test_distribution import STARTS, exact_starts
 
 FORMULAS = {
     "gaussian": lambda r: np.exp(-(r**2) / 2),
@@ -222,7 +222,7 @@ def test_more_points_than_are_counted_have_bounds(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["potts", "ising"])
-def test_a_kernel_of_ones_own_keeps_the_law(kind):
+def test_a_kernel_of_ones_own_keeps_the_distribution(kind):
     """The test is by enumeration; one pair is out of range."""
     group = mg.Points(
         [[0.0, 0.0], [0.5, 0.2], [1.0, 0.9], [0.1, 0.4], [9.0, 9.0]],
@@ -320,7 +320,7 @@ def test_what_is_drawn_from_lies_on_lines_of_memory():
 
 
 @pytest.mark.parametrize("wrong", [1.0, 1.1])
-def test_updates_of_several_batches_keep_the_law(wrong):
+def test_updates_of_several_batches_keep_the_distribution(wrong):
     """One free variable has more proposals than a batch; a wrong weight is detected."""
     places, labels = cloud(8, 2, spread=0.5), [0, 1, 2, 0, 1, 1, 0, 2]
     graphs = [
@@ -330,19 +330,19 @@ def test_updates_of_several_batches_keep_the_law(wrong):
     clamped = [graph.condition(dict(enumerate(labels[:7]))) for graph in graphs]
     every = np.repeat([labels], 3, axis=0)
     every[:, 7] = range(3)
-    law = np.exp(clamped[0].log_potential(every) - clamped[0].log_potential(every).max())
-    law /= law.sum()
+    distribution = np.exp(clamped[0].log_potential(every) - clamped[0].log_potential(every).max())
+    distribution /= distribution.sum()
     sampler = mg.PoissonGibbs(theta=100.0)
     assert sampler.split(clamped[1]).implicits[0].draws > 1.5 * BATCH
-    starts = every[np.random.default_rng(5).choice(3, size=400_000, p=law)]
+    starts = every[np.random.default_rng(5).choice(3, size=400_000, p=distribution)]
     states, _, counts = advance_each(clamped[1], sampler, starts, 1, seed=6)
-    p = chi_square(states[:, 7].astype(int), law)
+    p = chi_square(states[:, 7].astype(int), distribution)
     assert p > FALSE_ALARM if wrong == 1.0 else p < FALSE_ALARM
     assert counts[DRAWS] > 1.5 * BATCH * len(starts)
 
 
 @pytest.mark.parametrize("wrong", [1.0, 1.5])
-def test_slots_of_several_points_keep_the_law(wrong):
+def test_slots_of_several_points_keep_the_distribution(wrong):
     """Exact starts, ten updates, and a chi-square test; a wrong weight is detected."""
     graphs = [
         coarse(mg.FactorGraph([3] * 5, [mg.Points(cloud(5, 2), weight=w, norms="sums")]))

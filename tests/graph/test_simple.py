@@ -105,7 +105,7 @@ def test_neighbors_share_a_factor():
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_lighter_graph_has_the_same_law(name):
+def test_a_lighter_graph_has_the_same_distribution(name):
     graph = GRAPHS[name]
     light = lighter(graph)
     np.testing.assert_allclose(mg.exact_marginals(light), mg.exact_marginals(graph), atol=1e-12)

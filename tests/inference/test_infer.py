@@ -86,7 +86,7 @@ def test_weak_models_are_left_to_single_chains():
     assert abs(answer.log_z - log_z) < 8 * answer.log_z_error
 
 
-def test_doubts_of_the_ladder_of_log_z_are_warned_of(monkeypatch):
+def test_uncertain_log_z_of_the_ladder_is_warned_of(monkeypatch):
     """Marginals come from single chains and log Z from a ladder, which may fail alone."""
     grid = mg.models.ising_lattice(side=6, beta=0.05)
     options = {"exact": False, "seed": 1, "standard_error": 0.02, **QUIET}

@@ -56,12 +56,12 @@ def exact():
         backward.insert(0, _spread(backward[0] + one, b))
     evidence = np.logaddexp.reduce(forward[-1])
     log = log + evidence - log_partition(b, np.log, np.exp)
-    law = np.exp(log - log.max())
-    law /= law.sum()
-    means = {name: (law * v).sum() for name, v in zip(PRIOR, (b, low, high), strict=True)}
+    distribution = np.exp(log - log.max())
+    distribution /= distribution.sum()
+    means = {name: (distribution * v).sum() for name, v in zip(PRIOR, (b, low, high), strict=True)}
     labels = []
     for f, k in zip(forward, backward, strict=True):
-        shares = (law * np.exp(f + k - evidence)).sum(axis=(1, 2, 3))
+        shares = (distribution * np.exp(f + k - evidence)).sum(axis=(1, 2, 3))
         labels.append(shares @ np.arange(LABELS))
     return means, np.array(labels)
 

@@ -31,13 +31,13 @@ def test_steps_keep_the_distribution():
     numbers = np.ravel_multi_index(tuple(after.T.astype(int)), (2, 3, 2))
     every = np.stack(np.unravel_index(np.arange(12), (2, 3, 2)), axis=1)
 
-    def law(graph):
+    def distribution(graph):
         weight = np.exp(graph.log_potential(every))
         return weight / weight.sum()
 
     assert (after != states).any()
-    assert chi_square(numbers, law(moved)) > 1e-4
-    assert chi_square(numbers, law(moved.with_parameters({"J": [0.2]}))) < 1e-4
+    assert chi_square(numbers, distribution(moved)) > 1e-4
+    assert chi_square(numbers, distribution(moved.with_parameters({"J": [0.2]}))) < 1e-4
 
 
 def test_states_must_agree_with_the_evidence():

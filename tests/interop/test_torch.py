@@ -70,8 +70,8 @@ def enumerated(graph, parameters):
     states = np.stack(np.meshgrid(*map(np.arange, graph.sizes), indexing="ij"), -1)
     states = states.reshape(-1, len(graph))
     energy = graph.log_potential(states)
-    law = np.exp(energy - energy.max())
-    return graph.frame.statistics(states), law / law.sum()
+    distribution = np.exp(energy - energy.max())
+    return graph.frame.statistics(states), distribution / distribution.sum()
 
 
 def flat(graph, named):
@@ -82,9 +82,9 @@ def test_moments_are_those_of_enumeration():
     graph = mixed()
     parameters = tensors(graph, h=0.1)
     moments = expectations(graph, parameters)
-    rows, law = enumerated(graph, parameters)
+    rows, distribution = enumerated(graph, parameters)
     assert moments.exact
-    np.testing.assert_allclose(flat(graph, moments.mean), law @ rows, atol=1e-12)
+    np.testing.assert_allclose(flat(graph, moments.mean), distribution @ rows, atol=1e-12)
     moved = graph.with_parameters({k: v.detach().numpy() for k, v in parameters.items()})
     assert moments.log_z.item() == pytest.approx(mg.log_partition(moved))
 
@@ -173,10 +173,10 @@ def test_sampled_moments_and_gradients_cover_95_percent():
     )
     weights = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)
     parameters = tensors(graph)
-    rows, law = enumerated(graph, parameters)
-    mean = law @ rows
+    rows, distribution = enumerated(graph, parameters)
+    mean = distribution @ rows
     centered = rows - mean
-    gradient = (centered * law[:, None]).T @ centered @ weights.numpy()
+    gradient = (centered * distribution[:, None]).T @ centered @ weights.numpy()
     bound = stats.t.ppf(0.975, 15)
     inside, steep = [], []
     for seed in range(100):
@@ -434,13 +434,13 @@ def exact_crf(unary, features, weights, vector):
     hot = (states[..., None] == np.arange(labels)).reshape(len(states), -1).astype(float)
     pairs = np.stack([group.energies(states) for group in groups], axis=1)
     energy = hot @ unary.ravel() + pairs @ np.array(weights)
-    law = np.exp(energy - energy.max())
-    law /= law.sum()
+    distribution = np.exp(energy - energy.max())
+    distribution /= distribution.sum()
     rows = np.hstack([hot, pairs])
-    centered = rows - law @ rows
+    centered = rows - distribution @ rows
     along = hot @ vector.ravel()
-    gradient = (centered * law[:, None]).T @ (along - law @ along)
-    return (law @ hot).reshape(points, labels), gradient
+    gradient = (centered * distribution[:, None]).T @ (along - distribution @ along)
+    return (distribution @ hot).reshape(points, labels), gradient
 
 
 def test_dense_crf_covers_enumeration():

@@ -38,7 +38,7 @@ def draw_counted(mean, none, stream, out):
 
 @pytest.mark.parametrize("draw", [draw_poisson, draw_counted], ids=["streamed", "counted"])
 @pytest.mark.parametrize("mean", [0.0, 1e-3, 0.5, 3.0, 9.99, 10.0, 31.4, 185.0, 1e4])
-def test_poisson_law(mean, draw):
+def test_poisson_distribution(mean, draw):
     out = np.empty(200_000, dtype=np.int64)
     draw(mean, np.exp(-mean), stream(1), out)
     if mean == 0.0:

@@ -50,7 +50,7 @@ def pvalue(graph, sampler, energy):
 @pytest.mark.parametrize(
     ("sampler", "kind"), [(mg.Gibbs(), GibbsData), (mg.PoissonGibbs(heavy=250, theta=2.0), None)]
 )
-def test_the_conditional_law(sampler, kind, count, with_unary):
+def test_the_conditional_distribution(sampler, kind, count, with_unary):
     rng = np.random.default_rng(count)
     weights, values = rng.normal(0, 0.4, count), rng.integers(0, SIZE, count)
     weights[:3], values[:3] = (0.3, -0.3, 1.0), (7, 7, 8)  # the first two cancel

@@ -73,7 +73,7 @@ def test_the_layout_follows_the_parameters(name):
 
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("wrong", [0.0, 0.25])
-def test_lockstep_chains_have_the_models_law(name, wrong):
+def test_lockstep_chains_have_the_models_distribution(name, wrong):
     """Test 8,000 chains after 40 sweeps by chi-square at 1e-4: false in one of 10,000 seeds.
 
     Negative control: weights that are a quarter too large are detected.
@@ -87,10 +87,10 @@ def test_lockstep_chains_have_the_models_law(name, wrong):
     chains.sweep(20)
     chains.set_weights(values)
     chains.sweep(20)
-    states, law = mg.exact_distribution(graph)
+    states, distribution = mg.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
     counts = np.bincount(chains.states().astype(int) @ strides, minlength=len(states))
-    assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
+    assert (chisquare(counts, 8000 * distribution).pvalue > 1e-4) == (wrong == 0.0)
 
 
 @pytest.mark.parametrize("count", [16, 65, 130])
@@ -145,10 +145,10 @@ def test_hidden_variables_are_drawn_given_what_was_seen(wrong):
     assert chains.swept == 1
     assert (chains.states()[:, :4] == row).all()
     given = graph.condition(dict(enumerate(row)))
-    states, law = mg.exact_distribution(given)
+    states, distribution = mg.exact_distribution(given)
     counts = np.bincount(chains.states()[:, 4] * 2 + chains.states()[:, 5], minlength=4)
-    law = np.bincount(states[:, 4] * 2 + states[:, 5], law, minlength=4)
-    assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
+    distribution = np.bincount(states[:, 4] * 2 + states[:, 5], distribution, minlength=4)
+    assert (chisquare(counts, 8000 * distribution).pvalue > 1e-4) == (wrong == 0.0)
 
 
 def test_some_rows_are_drawn_and_others_stay():

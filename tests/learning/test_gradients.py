@@ -15,22 +15,22 @@ from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import Settings
 from tests.learning.models import all_states, log_likelihood, mixed, slope, some_rows
 
-LAWS = {"enumerated": Enumerated, "eliminated": Eliminated}
+DISTRIBUTIONS = {"enumerated": Enumerated, "eliminated": Eliminated}
 
 
 def flat(graph):
     return graph.frame.flat(graph.factors)
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 @pytest.mark.parametrize("evidence", [None, [-1, 1, -1, -1]])
-def test_exact_gradient(law, missing, evidence):
+def test_exact_gradient(distribution, missing, evidence):
     graph = mixed(evidence=evidence)
     rows = some_rows(graph, missing=missing)
     if evidence is not None:
         rows[:, 1] = 1
-    values, exact = flat(graph), LAWS[law](graph)
+    values, exact = flat(graph), DISTRIBUTIONS[distribution](graph)
     data = read_data(graph, rows)
     inside, of_data = exact.of_data(values, data)
     outside, of_model = exact.of(values, graph.evidence)
@@ -172,7 +172,7 @@ def test_contrastive_divergence_starts_at_the_data():
     assert abs(found[0]) < 1e-3
 
 
-def test_chains_have_the_models_law():
+def test_chains_have_the_models_distribution():
     """Test 4,000 chains after 30 sweeps by chi-square at 1e-4: false in one of 10,000 seeds."""
     from scipy.stats import chisquare
 
@@ -180,12 +180,12 @@ def test_chains_have_the_models_law():
     chains = model_chains(graph, None, 4000, 3, Threads(2))
     chains.set_weights(flat(graph))
     chains.sweep(30)
-    states, law = mg.exact_distribution(graph)
+    states, distribution = mg.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
     counts = np.bincount(chains.states().astype(int) @ strides, minlength=len(states))
     order = all_states(graph) @ strides
     assert (order == np.arange(len(states))).all()
-    assert chisquare(counts, 4000 * law).pvalue > 1e-4
+    assert chisquare(counts, 4000 * distribution).pvalue > 1e-4
     moved = chains.states().copy()
     chains.sweep(1)
     assert (moved != chains.states()).any()

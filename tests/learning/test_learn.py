@@ -257,13 +257,13 @@ def two_modes(count, coupling, field):
     return mg.FactorGraph([2] * count, [spins, bias])
 
 
-def law_of_ones(count, coupling, field):
+def distribution_of_ones(count, coupling, field):
     """Return the distribution of the number of spins 1."""
     ones = np.arange(count + 1)
     ways = gammaln(count + 1) - gammaln(ones + 1) - gammaln(count - ones + 1)
     energy = ways + coupling * (2 * ones - count) ** 2 / 2 + field * ones
-    law = np.exp(energy - energy.max())
-    return law / law.sum()
+    distribution = np.exp(energy - energy.max())
+    return distribution / distribution.sum()
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", mg.Tempering()])
@@ -274,13 +274,13 @@ def test_persistent_ladders_weigh_modes_that_plain_chains_never_leave(sampler):
     share of 0.64 to 0.77 with ladders, and above 0.999 without.
     """
     count, coupling, field = 40, 0.05, 0.03
-    rng, law = np.random.default_rng(0), law_of_ones(40, coupling, field)
-    ones = rng.choice(count + 1, 1000, p=law)
+    rng, distribution = np.random.default_rng(0), distribution_of_ones(40, coupling, field)
+    ones = rng.choice(count + 1, 1000, p=distribution)
     rows = rng.permuted(np.tile(np.arange(count), (1000, 1)), axis=1) < ones[:, None]
     options = {"optimizer": "adam", "rate": 0.01, "steps": 120, "errors": False}
     graph = two_modes(count, 0.04, 0.0)
     fit = learn(graph, rows.astype(int), sampler=sampler, chains=15, **options)
-    learned = law_of_ones(count, fit.parameters["J"][0], fit.parameters["h"][0, 1])
+    learned = distribution_of_ones(count, fit.parameters["J"][0], fit.parameters["h"][0, 1])
     share = learned[count // 2 + 1 :].sum()
     assert (0.6 < share < 0.9) == isinstance(sampler, mg.Tempering), share
 

@@ -39,12 +39,12 @@ def test_the_step_solves_the_information_of_independent_variables():
     frame, rows = graph.frame, rows_of(family(scale=0.5))
     natural = Natural(frame, marginals_of(frame, rows, np.ones(len(rows))), 10**9)
     states, _ = mg.exact_distribution(graph)
-    law = np.exp(np.log(natural.share)[frame.structure.first + states].sum(axis=1))
-    assert law.sum() == pytest.approx(1.0)
+    distribution = np.exp(np.log(natural.share)[frame.structure.first + states].sum(axis=1))
+    assert distribution.sum() == pytest.approx(1.0)
     own = frame.statistics(states)
-    centered = own - law @ own
-    information = (centered * law[:, None]).T @ centered
-    gradient = centered.T @ (law * np.random.default_rng(2).normal(size=len(law)))
+    centered = own - distribution @ own
+    information = (centered * distribution[:, None]).T @ centered
+    gradient = centered.T @ (distribution * np.random.default_rng(2).normal(size=len(distribution)))
     step = natural.scale * natural.centered(gradient.copy())
     # Without fields, tables of different pairs do not overlap: one step is Newton's.
     expected = np.linalg.pinv(information, rcond=1e-10) @ gradient

@@ -145,11 +145,11 @@ def test_moments_and_histogram_of_another():
     found = measured(mg.observables.Moments(), GRID, SPINS)
     np.testing.assert_allclose(found, np.stack([m, np.abs(m), m**2, m**4], axis=1))
     edges = np.linspace(-0.5, 0.5, 6)
-    law = measured(
+    distribution = measured(
         mg.observables.Histogram(mg.observables.Magnetization(), -0.5, 0.5, 5), GRID, SPINS
     )
     expected = [np.histogram([value], edges)[0] for value in m]
-    np.testing.assert_array_equal(law, expected)
+    np.testing.assert_array_equal(distribution, expected)
     ends = np.stack([np.zeros(36), np.ones(36)]).astype(np.uint8)
     whole = measured(mg.observables.Histogram(bins=4), GRID, ends)
     np.testing.assert_array_equal(whole, [[1, 0, 0, 0], [0, 0, 0, 1]])

@@ -20,7 +20,7 @@ QUIET = {"progress": False, "seed": 3}
 GRID = mg.models.ising_lattice(side=5, beta=0.3)
 READY = {
     "m": "magnetization",
-    "law": mg.observables.Histogram(bins=4),
+    "distribution": mg.observables.Histogram(bins=4),
     "same": mg.observables.Agreement(np.arange(25) % 2),
     "both": mg.observables.JointEvent({0: 1, 1: 1}),
 }
@@ -53,7 +53,7 @@ def test_the_series_is_that_of_the_draws():
     np.testing.assert_array_equal(
         run.observables["both"].series, (run.draws[:, :, :2] == 1).all(axis=2)
     )
-    assert run.observables["law"].series.shape == (4, 50, 4)
+    assert run.observables["distribution"].series.shape == (4, 50, 4)
 
 
 WAVES = {"waves": mg.observables.StructureFactor((5, 5)), "zeros": mg.observables.Count(0)}
@@ -245,7 +245,9 @@ def test_infinite_values_pass_through():
 
 def test_what_was_not_observed_says_what_was():
     run = mg.sample(GRID, sweeps=3, observe=READY, **QUIET)
-    with pytest.raises(mg.SampleError, match="did not observe 'q'; it observed m, law, same, both"):
+    with pytest.raises(
+        mg.SampleError, match="did not observe 'q'; it observed m, distribution, same, both"
+    ):
         run.observables["q"]
     assert dict(mg.sample(GRID, sweeps=3, **QUIET).observables) == {}
 
@@ -255,7 +257,7 @@ def test_sample_until_and_infer_observe():
     assert until.observables["m"].series.shape[1] * until.info.thin == until.clock[0]
     answer = mg.infer(GRID, observe=READY, **QUIET)
     assert answer.exact
-    assert answer.observables["law"].data.records == 4000
+    assert answer.observables["distribution"].data.records == 4000
     both = answer.observables["both"]  # known exactly
     assert both.error == 0.0
     assert abs(both.mean - until.observables["both"].mean) < 0.2
@@ -268,16 +270,16 @@ def test_summary_report_arviz_and_pandas_show_them():
     run = mg.sample(GRID, sweeps=300, observe=ALL, **QUIET)
     text = str(run.summary())
     assert "both" in text
-    assert "law 0.5 to 1" in text
+    assert "distribution 0.5 to 1" in text
     assert json.loads(json.dumps(run.summary().to_dict()))["observables"][0]["observable"] == "m"
     page = report.render(run)
     assert "<h2>Observables</h2>" in page
     tree = run.to_arviz()
     np.testing.assert_array_equal(tree["posterior"]["m"].values, run.observables["m"].series)
-    assert tree["posterior"]["law"].dims == ("chain", "draw", "law_part")
+    assert tree["posterior"]["distribution"].dims == ("chain", "draw", "distribution_part")
     pytest.importorskip("pandas")
     frame = run.observables.to_pandas()
-    assert list(frame["observable"]) == ["m", *["law"] * 4, "same", "both", "up"]
+    assert list(frame["observable"]) == ["m", *["distribution"] * 4, "same", "both", "up"]
     assert frame["mean"][0] == run.observables["m"].mean
 
 

@@ -59,13 +59,15 @@ def _many(function, model, x, stream, parameters, out):
 
 
 @pytest.mark.parametrize("batch", [0.4, 6.0])  # weak and strong pairs, and only strong ones
-def test_the_fast_estimator_has_the_law_of_the_papers(batch):
+def test_the_fast_estimator_has_the_distribution_of_the_papers(batch):
     graph = mg.FactorGraph([2] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], [0.9, 0.05, 0.6])])
     chosen = estimator.pair_estimator(graph, batch)
     x, stream = np.array([1, 1, 1], dtype=np.uint8), np.array([1, 2, 3, 4], dtype=np.uint64)
     drawn = np.empty(200_000)
     _many(chosen.function, graph.packed, x, stream, chosen.parameters, drawn)
-    points, chances = theory.estimate_law(theory.Enumeration(graph), mg.PoissonEstimator(batch), 7)
+    points, chances = theory.estimate_distribution(
+        theory.Enumeration(graph), mg.PoissonEstimator(batch), 7
+    )
     places = np.abs(drawn[:, None] - points).argmin(axis=1)
     np.testing.assert_allclose(points[places], drawn, atol=1e-9)
     seen = np.bincount(places, minlength=len(points))

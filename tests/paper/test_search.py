@@ -63,7 +63,7 @@ def test_an_allowance_that_is_too_small_is_caught(evidence):
 
 
 @pytest.mark.parametrize("name", ["theorem-1", "theorem-5"])
-def test_a_law_that_is_slightly_off_is_caught(evidence, name):
+def test_a_distribution_that_is_slightly_off_is_caught(evidence, name):
     found = evidence(name)
     assert not Comparison(EQUAL, found.claimed * (1 + 1e-6), found.true).holds()
 
@@ -98,6 +98,6 @@ def test_the_search_keeps_the_worst():
 def test_hostile_graphs_have_one_to_three_variables_ties_and_peaks():
     graphs = [hostile_graph(Tape(np.random.default_rng(n)), 2.0) for n in range(200)]
     assert {len(graph) for graph in graphs} == {1, 2, 3}
-    tops = [mg.theory.Enumeration(graph).law.max() for graph in graphs]
+    tops = [mg.theory.Enumeration(graph).distribution.max() for graph in graphs]
     assert max(tops) > 0.99
     assert any(len(np.unique(np.abs(g.packed.pair_weight))) < len(g.packed.pair) for g in graphs)

@@ -8,9 +8,13 @@ from minigibbs.results.plots import correlations
 
 pytest.importorskip("matplotlib")
 GRID = mg.models.ising_lattice(side=6, beta=0.3)
-LAW = mg.observables.Histogram(bins=6)
+DISTRIBUTION = mg.observables.Histogram(bins=6)
 RUN = mg.sample(
-    GRID, sweeps=300, seed=1, observe={"m": "magnetization", "law": LAW}, progress=False
+    GRID,
+    sweeps=300,
+    seed=1,
+    observe={"m": "magnetization", "distribution": DISTRIBUTION},
+    progress=False,
 )
 
 
@@ -28,7 +32,7 @@ def test_traces_are_the_series():
         for (x, y), values in zip(data(axes), series, strict=True):
             np.testing.assert_array_equal(x, updates)
             np.testing.assert_array_equal(y, values)
-    assert len(RUN.plot_trace("law").axes) == 6
+    assert len(RUN.plot_trace("distribution").axes) == 6
     with pytest.raises(mg.SampleError, match="did not observe 'q'"):
         RUN.plot_trace("q")
 
@@ -58,8 +62,8 @@ def test_observables_are_drawn_with_their_errors(tmp_path):
     assert len(left.lines) == 4
     assert f"{RUN.observables['m'].mean:.6g}" in right.get_title()
     assert (tmp_path / "m.svg").read_text().startswith("<?xml")
-    (axes,) = RUN.plot_observable("law").axes
-    np.testing.assert_array_equal(data(axes)[0][1], RUN.observables["law"].mean)
+    (axes,) = RUN.plot_observable("distribution").axes
+    np.testing.assert_array_equal(data(axes)[0][1], RUN.observables["distribution"].mean)
 
 
 def test_runs_that_kept_nothing_say_so():

@@ -158,7 +158,9 @@ def test_what_is_said_of_each_variable():
         row = run.marginals[variable, :size]
         chains = run.chain_marginals[:, variable, :size]
         entropy = -sum(p * np.log(p) for p in row if p > 0)
-        assert found.doubt[variable] == pytest.approx(entropy / np.log(size) if size > 1 else 0)
+        assert found.uncertainty[variable] == pytest.approx(
+            entropy / np.log(size) if size > 1 else 0
+        )
         assert found.marginals.likeliest[variable] == row.argmax()
         assert found.marginals.top[variable] == pytest.approx(row.max())
         assert found.marginals.spread[variable] == pytest.approx(np.ptp(chains, axis=0).max())
@@ -227,7 +229,7 @@ def test_strongly_coupled_chains_that_agree_are_not_said_to_be_good():
 def test_runs_that_tell_little_are_not_said_to_be_good():
     run = sample(ZOO["potts"], sweeps=4000)
     cut = dataclasses.replace(run, info=dataclasses.replace(run.info, interrupted=True))
-    assert [level for level, _ in findings(cut)] == ["doubt"]
+    assert [level for level, _ in findings(cut)] == ["warning"]
     assert "interrupted" in findings(cut)[0][1]
     for options in (
         {"sweeps": 4000, "chains": 1},
@@ -239,7 +241,7 @@ def test_runs_that_tell_little_are_not_said_to_be_good():
         {"sweeps": 0},
     ):
         assert findings(sample(ZOO["potts"], **options))[0][0] == "unknown", options
-    assert findings(sample(ZOO["potts"], sweeps=40))[0][0] == "doubt"  # 160 draws are too few
+    assert findings(sample(ZOO["potts"], sweeps=40))[0][0] == "warning"  # 160 draws are too few
     never = mg.FactorGraph([2, 2], [mg.Unary([0, 1], [0.0, -99.0])])
     level, text = findings(sample(never, sweeps=50, start=[0, 0]))[0]
     assert level == "bad"

@@ -78,7 +78,7 @@ def test_synthetic_runs_are_what_they_are_said_to_be(energy, value):
 def test_the_worse_of_two_findings_is_told_first():
     """Version 0.1 reported that this run had not quite converged, based on its energy."""
     run = synthetic(energy=1.05, value=1.5)
-    assert [level for level, _ in boxes(run)] == ["bad", "doubt"]
+    assert [level for level, _ in boxes(run)] == ["bad", "warning"]
     first, second = run.summary().warnings
     assert "disagree on a (R-hat 1.500 > 1.04)" in first
     assert "not to be trusted" in first
@@ -131,7 +131,7 @@ def test_a_larger_rhat_is_never_judged_milder(energy):
 def test_what_is_missing_is_said(changes, words):
     run = synthetic(**changes)
     assert any(words in warning for warning in run.summary().warnings)
-    assert boxes(run)[0][0] in ("unknown", "doubt")
+    assert boxes(run)[0][0] in ("unknown", "warning")
 
 
 def test_models_with_implicit_factors_get_other_advice():
@@ -153,7 +153,7 @@ def test_the_summary_says_what_was_recorded():
 
 def test_an_error_that_stopped_a_run_leaves_its_mark():
     assert boxes(synthetic(1.0, 1.0, ended="length"))[0][0] == "fair"
-    assert boxes(synthetic(1.0, 1.0, ended="stopped"))[0][0] == "doubt"
+    assert boxes(synthetic(1.0, 1.0, ended="stopped"))[0][0] == "warning"
 
 
 def test_draws_of_some_variables_get_one_verdict():

@@ -24,7 +24,11 @@ from tests.zoo import ATTRACTIVE, IMPLICIT, ZOO
 ARRAYS = ("clock", "counts", "kept_draws", "energy", "error")
 TALLIES = ("factor_evaluations", "minibatch_draws", "acceptance", "changed", "updates", "warmup")
 MOMENTS = ("data_moments", "model_moments", "deviations")
-OBSERVED = {"m": "magnetization", "law": mg.observables.Histogram(bins=4), "own": lambda x: x[0]}
+OBSERVED = {
+    "m": "magnetization",
+    "distribution": mg.observables.Histogram(bins=4),
+    "own": lambda x: x[0],
+}
 GRAPHS = {
     **ATTRACTIVE,
     **IMPLICIT,

@@ -20,7 +20,7 @@ SPINS = {
     "zeros": of.Count(0),
     "both": of.JointEvent({0: 1, 1: 0}),
     "moments": of.Moments(of.Magnetization()),
-    "law": of.Histogram(of.Magnetization(), bins=3),
+    "distribution": of.Histogram(of.Magnetization(), bins=3),
     "e": of.Energy(),
     "e2": of.Moments(of.Energy()),
 }
@@ -128,7 +128,7 @@ def test_observables_are_those_of_the_cpu(name, simulated):
 @pytest.mark.parametrize("name", [name for name in CASES if "clamped" not in name])
 def test_observables_move(name, simulated):
     """Every observable varies; otherwise equal series would prove nothing."""
-    for key in set(CASES[name][2]) - {"both", "law"}:
+    for key in set(CASES[name][2]) - {"both", "distribution"}:
         series = simulated[name].observables[key].series
         assert len(np.unique(series)) > 1, key
 

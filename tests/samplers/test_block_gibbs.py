@@ -10,7 +10,7 @@ from minigibbs.samplers.block_gibbs.spins import SpinData
 from tests import naive
 from tests.hard import HARD, ZERO
 from tests.harness import FALSE_ALARM, chi_square, state_numbers, sweep_each
-from tests.samplers.test_law import exact_starts
+from tests.samplers.test_distribution import exact_starts
 from tests.zoo import IMPLICIT, SPINS, STRONG, ZOO
 
 LATTICE = mg.models.ising_lattice(9, 0.3)
@@ -62,8 +62,8 @@ def test_a_graph_that_is_narrow_enough_is_drawn_anew_by_every_sweep(graph, width
     assert "every sweep is an independent draw" in sampler.describe(graph)
     options = {"chains": 1, "seed": 1, "record": mg.Record("draws", thin=1), "progress": False}
     draws = mg.sample(graph, sampler, sweeps=40_000, **options).draws[0]
-    numbers, law = state_numbers(graph, draws), mg.theory.Enumeration(graph).law
-    assert chi_square(numbers, law) > FALSE_ALARM
+    numbers, distribution = state_numbers(graph, draws), mg.theory.Enumeration(graph).distribution
+    assert chi_square(numbers, distribution) > FALSE_ALARM
     energy = graph.log_potential(draws)
     lag = np.corrcoef(energy[1:], energy[:-1])[0, 1]
     assert abs(lag) < 4 / np.sqrt(40_000)  # 4 standard errors: 6e-5
@@ -103,7 +103,7 @@ def test_odds_are_for_pairs_of_two_values_that_are_not_too_strong(graph, kind):
 @pytest.mark.parametrize("graph", [SPINS, TABLES, ZOO["potts"], ZOO["logical"]])
 def test_a_slightly_wrong_program_is_caught(graph):
     """Negative control: a wrong kernel input must be detected."""
-    law = naive.distribution(graph)
+    distribution = naive.distribution(graph)
     starts = exact_starts(graph, 60_000, seed=1)
     data = mg.BlockGibbs().prepare(graph)
     if isinstance(data, SpinData):
@@ -116,7 +116,7 @@ def test_a_slightly_wrong_program_is_caught(graph):
         wrong = data._replace(items=items)
     for chosen, right in ((data, True), (wrong, False)):
         states, _ = sweep_each(graph, mg.BlockGibbs(), starts, 3, seed=2, data=chosen)
-        assert (chi_square(state_numbers(graph, states), law) > FALSE_ALARM) == right
+        assert (chi_square(state_numbers(graph, states), distribution) > FALSE_ALARM) == right
 
 
 def test_a_sweep_reads_the_factors_of_every_block():

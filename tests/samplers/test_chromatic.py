@@ -18,7 +18,7 @@ from minigibbs.samplers.chromatic.spins import SpinColors, spin_colors
 from minigibbs.samplers.registry import color_data, make_tile
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import bits_at
-from tests.samplers.test_law import exact_starts
+from tests.samplers.test_distribution import exact_starts
 
 RNG = np.random.default_rng(5)
 
@@ -79,13 +79,13 @@ def swept(graph, sampler, starts, seed=7, sweeps=1):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_sweep_keeps_the_law(name):
+def test_a_sweep_keeps_the_distribution(name):
     """A sweep from exact starts preserves the distribution: chi-square test, false alarm 1e-4."""
     graph, _ = GRAPHS[name]
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(graph, mg.Gibbs(), starts)
-    law = Enumeration(graph).law
-    assert chi_square(state_numbers(graph, ends), law) > FALSE_ALARM
+    distribution = Enumeration(graph).distribution
+    assert chi_square(state_numbers(graph, ends), distribution) > FALSE_ALARM
     if name != "strong spins":
         assert (ends != starts).any(axis=1).mean() > 0.3
 
@@ -109,14 +109,14 @@ def pairs(sizes, m, scale):
 
 
 @pytest.mark.parametrize("name", TAILS)
-def test_a_sweep_with_a_tail_keeps_the_law(name):
+def test_a_sweep_with_a_tail_keeps_the_distribution(name):
     """The same with minibatched factors: many draws, since few factors are heavy."""
     made, kind = TAILS[name]
     graph = made(0.5)
     assert isinstance(color_data(TAILED, graph), kind)
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(graph, TAILED, starts)
-    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) > FALSE_ALARM
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).distribution) > FALSE_ALARM
     assert (ends != starts).any(axis=1).mean() > 0.3
 
 
@@ -125,7 +125,7 @@ def test_a_slightly_wrong_tail_is_caught(name):
     made, _ = TAILS[name]
     graph, wrong = made(0.5), made(0.55 if name == "spins" else 0.6)
     ends = swept(wrong, TAILED, exact_starts(graph, 40_000, seed=11))
-    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < FALSE_ALARM
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).distribution) < FALSE_ALARM
 
 
 DENSE = {"spins": mg.models.ising_rbf(12), "potts": mg.models.potts_rbf(12)}
@@ -146,7 +146,7 @@ def test_a_slightly_wrong_weight_is_caught():
     graph, wrong = GRAPHS["spins"][0], spins(6, 9, 1, scale=0.55)
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(wrong, mg.Gibbs(), starts)
-    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < FALSE_ALARM
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).distribution) < FALSE_ALARM
 
 
 def sweep_matrix(graph):
@@ -167,7 +167,7 @@ def sweep_matrix(graph):
             weights = np.exp(energy[line] - energy[line].max())
             one[k, line] = weights / weights.sum()
         matrix = matrix @ one
-    return matrix, everything.law
+    return matrix, everything.distribution
 
 
 @pytest.mark.parametrize("name", ["spins", "potts", "tables"])
@@ -176,8 +176,8 @@ def test_transitions_are_products_of_single_site_ones(name):
     graph = {"spins": spins(4, 5, 8), "potts": small([3] * 3, 3, 3, tables=False)}.get(
         name, small([3, 2, 2], 3, 4)
     )
-    matrix, law = sweep_matrix(graph)
-    np.testing.assert_allclose(law @ matrix, law, atol=1e-12)
+    matrix, distribution = sweep_matrix(graph)
+    np.testing.assert_allclose(distribution @ matrix, distribution, atol=1e-12)
     start = np.zeros((40_000, len(graph)), graph.state_type)
     ends = swept(graph, mg.Gibbs(), start, seed=3)
     assert chi_square(state_numbers(graph, ends), matrix[0]) > FALSE_ALARM

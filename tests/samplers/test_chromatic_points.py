@@ -14,8 +14,8 @@ from minigibbs.kernels.philox import key_of
 from minigibbs.running.backends import BACKENDS
 from minigibbs.samplers.chromatic.points import (
     BITS,
+    DISTRIBUTION,
     GRAIN,
-    LAW,
     LEAST,
     LENGTH,
     ROW,
@@ -27,7 +27,7 @@ from minigibbs.samplers.chromatic.points import (
 )
 from minigibbs.samplers.registry import POINTS, color_data, make_tile
 from tests.harness import FALSE_ALARM, chi_square, coarse, sample, state_numbers
-from tests.samplers.test_law import exact_starts
+from tests.samplers.test_distribution import exact_starts
 
 FAST = mg.PoissonGibbs(theta=0.5)
 
@@ -66,13 +66,13 @@ def swept(graph, sampler, starts, seed=7, sweeps=1):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_sweep_keeps_the_law(name):
+def test_a_sweep_keeps_the_distribution(name):
     """A sweep from exact starts preserves the distribution: chi-square test, false alarm 1e-4."""
     graph = GRAPHS[name]
     assert isinstance(color_data(FAST, graph), PointColors)
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(graph, FAST, starts)
-    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) > FALSE_ALARM
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).distribution) > FALSE_ALARM
     assert (ends != starts).any(axis=1).mean() > (0.05 if name == "strong" else 0.2)
 
 
@@ -81,7 +81,7 @@ def test_a_slightly_wrong_weight_is_caught(wrong):
     """A wrong weight in either group is detected."""
     graph = GRAPHS["gaussian"]
     ends = swept(points([3] * 5, weights=wrong), FAST, exact_starts(graph, 40_000, 11), sweeps=4)
-    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < FALSE_ALARM
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).distribution) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "power", "coarse"])
@@ -105,10 +105,10 @@ def test_pairs_are_kept_by_their_weights(name):
             both = np.stack([weight, theta * weight]) / rate  # probabilities per proposal
             for level, expected in ((1, both[0]), (2, both[1])):
                 seen = np.append(found[level - 1], tries - found[level - 1].sum())
-                law = np.append(expected, 1 - expected.sum()) * tries
-                used = law > 5
-                z = ((seen - law)[used] ** 2 / law[used]).sum()
-                assert not seen[law == 0].any()
+                distribution = np.append(expected, 1 - expected.sum()) * tries
+                used = distribution > 5
+                z = ((seen - distribution)[used] ** 2 / distribution[used]).sum()
+                assert not seen[distribution == 0].any()
                 worst = min(worst, float(stats.chi2.sf(z, max(used.sum() - 1, 1))))
     assert worst > 1e-4 / (4 * len(graph))
 
@@ -140,8 +140,8 @@ def _count_kept(data, g, home, grain, key, variable, tries, found):
 
 
 @numba.njit
-def _count(laws, home, u):
-    return count_proposals(laws, home[LAW], home[LEAST], home[LENGTH], u)
+def _count(distributions, home, u):
+    return count_proposals(distributions, home[DISTRIBUTION], home[LEAST], home[LENGTH], u)
 
 
 @pytest.mark.parametrize("weight", [1e-9, 0.3, 400.0])
@@ -157,7 +157,7 @@ def test_counts_are_poisson_variates(weight):
         assert 1.0 <= surplus < 2.0 ** (1 / 64) * (1 + 1e-12) or rate < 2.0**-40
         for u in (1e-12, 1e-9, 0.01, 0.3, 0.5, 0.9, 0.999999, 1 - 1e-12):
             wanted = max(stats.poisson.ppf(u, rate * surplus), 0.0)
-            assert _count(data.laws, home, u) == wanted
+            assert _count(data.distributions, home, u) == wanted
 
 
 def test_draws_are_as_many_as_the_rates_say():

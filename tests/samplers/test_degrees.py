@@ -43,12 +43,14 @@ def graph_for(layout, values, degree):
 
 def check_update(graph, energy, sampler, free=0):
     """Check that an update preserves the distribution."""
-    law = np.exp(energy - energy.max())
-    law /= law.sum()
+    distribution = np.exp(energy - energy.max())
+    distribution /= distribution.sum()
     starts = np.repeat(np.maximum(graph.evidence, 0)[None], STARTS, axis=0)
-    starts[:, free] = np.random.default_rng(61).choice(len(law), size=STARTS, p=law)
+    starts[:, free] = np.random.default_rng(61).choice(
+        len(distribution), size=STARTS, p=distribution
+    )
     states, _, _ = advance_each(graph, sampler, starts, 1, seed=62)
-    assert chi_square(states[:, free].astype(int), law) > FALSE_ALARM
+    assert chi_square(states[:, free].astype(int), distribution) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.1
 
 
@@ -57,7 +59,7 @@ LAYOUTS = {"spins": 2, "small": 3, "large": 18, "general": 3, "strong": 3}
 
 @pytest.mark.parametrize("degree", DEGREES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_update_keeps_the_conditional_law(layout, degree):
+def test_an_update_keeps_the_conditional_distribution(layout, degree):
     """Test 2 to 18 heavy pairs, in blocks of four, and two minibatched pairs."""
     graph, energy = graph_for(layout, LAYOUTS[layout], degree)
     sampler = mg.PoissonGibbs(heavy=int(graph.stats.max_degree) - 3, theta=0.5)

@@ -13,7 +13,7 @@ from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.samplers.estimators import estimate
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
-from tests.samplers.test_law import STARTS, exact_starts
+from tests.samplers.test_distribution import STARTS, exact_starts
 from tests.settings import poisson_energy
 
 

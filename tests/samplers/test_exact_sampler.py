@@ -22,8 +22,8 @@ def draws_of(graph, count, **options):
 def test_draws_are_independent(model):
     graph = ZOO[model]
     draws = draws_of(graph, 40_000, sampler=mg.ExactSampler())
-    law = mg.theory.Enumeration(graph).law
-    assert chi_square(state_numbers(graph, draws), law) > FALSE_ALARM
+    distribution = mg.theory.Enumeration(graph).distribution
+    assert chi_square(state_numbers(graph, draws), distribution) > FALSE_ALARM
     energy = graph.log_potential(draws)
     lag = np.corrcoef(energy[1:], energy[:-1])[0, 1]
     assert abs(lag) < 4 / np.sqrt(len(draws))  # 4 standard errors: 6e-5

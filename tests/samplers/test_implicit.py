@@ -11,7 +11,7 @@ from minigibbs.graph.factors import implicit
 from minigibbs.samplers import SAMPLERS
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, begun, chi_square, sample, state_numbers
-from tests.samplers.test_law import STARTS, exact_starts
+from tests.samplers.test_distribution import STARTS, exact_starts
 from tests.zoo import IMPLICIT
 
 
@@ -21,7 +21,7 @@ from tests.zoo import IMPLICIT
     [mg.PoissonGibbs(), mg.PoissonGibbs(heavy=0, theta=0.8), mg.PoissonGibbs(heavy=2, theta=2.0)],
     ids=["default", "no-heavy", "two-heavy"],
 )
-def test_exact_start_keeps_the_law(sampler, model):
+def test_exact_start_keeps_the_distribution(sampler, model):
     graph = IMPLICIT[model]
     starts = exact_starts(graph, STARTS, seed=31)
     carried = begun(graph, sampler, starts)
@@ -45,7 +45,7 @@ def test_a_slightly_wrong_weight_is_caught(model):
 
 @pytest.mark.parametrize("theta", [0.1, 0.3, 1.0])
 @pytest.mark.parametrize("kind", ["ising", "potts"])
-def test_low_rank_draws_keep_a_conditional_law(kind, theta):
+def test_low_rank_draws_keep_a_conditional_distribution(kind, theta):
     """One free variable among clamped ones tests only the weights of kept draws."""
     rng = np.random.default_rng(9)
     values, a = 2 if kind == "ising" else 4, rng.normal(0, 0.7, (8, 2))
@@ -55,11 +55,11 @@ def test_low_rank_draws_keep_a_conditional_law(kind, theta):
     graph = graph.condition({i: int(clamped[i]) for i in range(1, 8)})
     every = np.repeat(clamped[None], values, axis=0)
     every[:, 0] = np.arange(values)
-    law = np.exp(graph.log_potential(every) - graph.log_potential(every).max())
-    law /= law.sum()
-    starts = every[rng.choice(values, size=200_000, p=law)]
+    distribution = np.exp(graph.log_potential(every) - graph.log_potential(every).max())
+    distribution /= distribution.sum()
+    starts = every[rng.choice(values, size=200_000, p=distribution)]
     states, _, _ = advance_each(graph, mg.PoissonGibbs(theta=theta), starts, 3, seed=33)
-    assert chi_square(states[:, 0].astype(int), law) > FALSE_ALARM
+    assert chi_square(states[:, 0].astype(int), distribution) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.02
 
 
@@ -108,13 +108,13 @@ def test_curie_weiss_magnetization(beta):
     spin = 2.0 * up - n
     logs = np.array([math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in up])
     logs += beta / (2 * n) * (spin**2 - n)
-    law = np.exp(logs - logs.max())
-    law /= law.sum()
+    distribution = np.exp(logs - logs.max())
+    distribution /= distribution.sum()
     rng = np.random.default_rng(3)
-    counts = rng.choice(n + 1, size=20_000, p=law)
+    counts = rng.choice(n + 1, size=20_000, p=distribution)
     starts = rng.permuted(np.arange(n) < counts[:, None], axis=1).astype(int)
     states, _, _ = advance_each(graph, mg.PoissonGibbs(), starts, 5 * n, seed=4)
-    assert chi_square(states.sum(axis=1).astype(int), law) > FALSE_ALARM
+    assert chi_square(states.sum(axis=1).astype(int), distribution) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", [n for n, s in SAMPLERS.items() if not s.draws_implicit])

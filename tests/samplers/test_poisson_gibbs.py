@@ -13,7 +13,7 @@ from minigibbs.samplers.poisson_gibbs.split import choose_split
 from minigibbs.samplers.poisson_gibbs.updates.spins import SpinData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
-from tests.samplers.test_law import STARTS, exact_starts
+from tests.samplers.test_distribution import STARTS, exact_starts
 from tests.zoo import IMPLICIT, ZOO
 
 
@@ -96,7 +96,7 @@ def test_operations_do_not_depend_on_degree_or_domain():
     assert counts[0] == pytest.approx(counts[1], rel=0.01)
 
 
-def test_spins_use_their_own_layout_with_the_same_law():
+def test_spins_use_their_own_layout_with_the_same_distribution():
     graph = mg.FactorGraph(
         [2] * 5,
         [

@@ -9,7 +9,7 @@ from minigibbs.samplers.poisson_gibbs.groups import projected
 from minigibbs.samplers.poisson_gibbs.groups.projected import ProjectedData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, begun, chi_square, sample, state_numbers
-from tests.samplers.test_law import STARTS, exact_starts
+from tests.samplers.test_distribution import STARTS, exact_starts
 from tests.zoo import STRONG_RANK
 
 SAMPLER = mg.PoissonGibbs()
@@ -43,7 +43,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_exact_start_keeps_the_law(name):
+def test_exact_start_keeps_the_distribution(name):
     graph = SMALL[name]
     starts = exact_starts(graph, STARTS, seed=41)
     carried, updates = begun(graph, SAMPLER, starts), 3 * graph.stats.variables

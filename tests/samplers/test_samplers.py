@@ -160,7 +160,7 @@ def test_estimator_batch_is_the_sharper_lemma_2():
     # Lemma 2 itself: large estimation errors are rarer than guaranteed
     everything = mg.theory.Enumeration(graph)
     for state in range(len(everything.states)):
-        points, chances = mg.theory.estimate_law(everything, chosen, state)
+        points, chances = mg.theory.estimate_distribution(everything, chosen, state)
         stray = chances[np.abs(points - everything.phi[:, state].sum()) >= delta].sum()
         assert stray <= 0.1
 
@@ -231,7 +231,7 @@ def test_custom_estimator():
     run = sample(graph, sampler, updates=400_000, seed=3, record="draws", thin=40, progress=False)
     # draws 8 sweeps apart are nearly independent: the sample size is 40,000
     numbers = state_numbers(graph, run.draws.reshape(-1, len(graph)))
-    assert chi_square(numbers, mg.theory.Enumeration(graph).law) > FALSE_ALARM
+    assert chi_square(numbers, mg.theory.Enumeration(graph).distribution) > FALSE_ALARM
     with pytest.raises(mg.SampleError, match="numba"):
         mg.CustomEstimator(lambda: 0)
 

@@ -19,7 +19,7 @@ def test_every_sampler_that_sweeps_has_a_setting_with_golden_draws():
     assert not missing, f"add a SweepSetting with golden draws to tests/settings.py for {missing}"
 
 
-def test_every_exact_sampler_has_its_law_tested():
+def test_every_exact_sampler_has_its_distribution_tested():
     missing = {name for name, kind in SINGLE_SITE.items() if kind.exact}
     missing -= {setting.sampler.name for setting in EXACT.values()}
     assert not missing, f"add an exact Setting to tests/settings.py for {missing}"

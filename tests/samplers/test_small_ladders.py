@@ -38,7 +38,7 @@ def fixed(array):
 
 
 @pytest.mark.parametrize("name", LADDERS)
-def test_a_round_leaves_the_law_of_all_levels(name):
+def test_a_round_leaves_the_distribution_of_all_levels(name):
     """False alarm: 1e-4 per case."""
     graph, sampler, twins = LADDERS[name]
     assert isinstance(sampler.prepare(graph), SmallLadder)

@@ -10,7 +10,7 @@ from minigibbs.samplers.gibbs import fields, spin_fields
 from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, begun, chi_square, sample, state_numbers
-from tests.samplers.test_law import STARTS, exact_starts
+from tests.samplers.test_distribution import STARTS, exact_starts
 from tests.zoo import GLASS, ZOO, glass
 
 SAMPLER = mg.PoissonGibbs()
@@ -31,7 +31,7 @@ def everywhere(monkeypatch):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_exact_start_keeps_the_law(name, everywhere):
+def test_exact_start_keeps_the_distribution(name, everywhere):
     graph = SMALL[name]
     assert isinstance(SAMPLER.prepare(graph), SpinFieldData)
     starts = exact_starts(graph, STARTS, seed=61)

@@ -17,7 +17,7 @@ from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.registry import color_data
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import plain_philox
-from tests.samplers.test_law import exact_starts
+from tests.samplers.test_distribution import exact_starts
 
 SQUARE, CUBE = [(0, 1), (1, 0)], [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
 RNG = np.random.default_rng(4)
@@ -59,7 +59,7 @@ def test_layout(name):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_sweep_keeps_the_distribution(name):
     graph = GRAPHS[name]
-    probabilities = Enumeration(graph).law
+    probabilities = Enumeration(graph).distribution
     starts = exact_starts(graph, 20_000, 3)
     ends = swept(graph, starts)
     # false alarm 1e-4
@@ -79,7 +79,7 @@ def test_the_test_notices_a_wrong_threshold(name):
         wrong[name].setflags(write=False)  # like the original, or Numba would compile again
     ends = swept(graph, exact_starts(graph, 20_000, 3), data=data._replace(**wrong))
     # an error of this size is missed far less than once in a million seeds
-    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < 1e-6
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).distribution) < 1e-6
 
 
 def neighbors(stencil, site):

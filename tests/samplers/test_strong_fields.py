@@ -60,8 +60,8 @@ def enumerated(graph):
     """Return the graph, its states, and their distribution by their energies."""
     states = np.array(naive.states(graph))
     energies = graph.stored().log_potential(states)
-    law = np.exp(energies - energies.max())
-    return graph, states, law / law.sum()
+    distribution = np.exp(energies - energies.max())
+    return graph, states, distribution / distribution.sum()
 
 
 @functools.cache
@@ -81,12 +81,12 @@ def kernel(values, field, kind):
     return enumerated(graph)
 
 
-def check_law(graph, every, law, sampler, updates, starts, moved):
+def check_distribution(graph, every, distribution, sampler, updates, starts, moved):
     rng = np.random.default_rng(51)
-    begun = every[rng.choice(len(law), size=starts, p=law)]
+    begun = every[rng.choice(len(distribution), size=starts, p=distribution)]
     carried = first_carried(graph, sampler, begun) if carries(sampler.prepare(graph)) else None
     states, _, _ = advance_each(graph, sampler, begun, updates, seed=52, carried=carried)
-    assert chi_square(state_numbers(graph, states), law) > FALSE_ALARM
+    assert chi_square(state_numbers(graph, states), distribution) > FALSE_ALARM
     assert (states != begun).any(axis=1).mean() > moved
 
 
@@ -96,7 +96,9 @@ def check_law(graph, every, law, sampler, updates, starts, moved):
 @pytest.mark.parametrize("sampler", [mg.PoissonGibbs(heavy=2, theta=0.8), mg.Gibbs()], ids=str)
 def test_strong_stored_factors_evaluated_and_weak_ones_drawn(sampler, model, values, field):
     values, starts = (min(values, 5), 4000) if model is tables else (values, 20_000)
-    check_law(*stored(model, values, field), sampler, 8, starts, 0.2)  # tables: 3,000 draws each
+    check_distribution(
+        *stored(model, values, field), sampler, 8, starts, 0.2
+    )  # tables: 3,000 draws each
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -104,7 +106,7 @@ def test_strong_stored_factors_evaluated_and_weak_ones_drawn(sampler, model, val
 @pytest.mark.parametrize("kind", ["chain", "ring"])
 @pytest.mark.parametrize("sampler", [mg.PoissonGibbs(), mg.PoissonGibbs(heavy=2)], ids=str)
 def test_strong_kernels(sampler, kind, values, field):
-    check_law(*kernel(values, field, kind), sampler, 8, 20_000, 0.2)
+    check_distribution(*kernel(values, field, kind), sampler, 8, 20_000, 0.2)
 
 
 def dense(variables, values, group):
@@ -132,7 +134,7 @@ def groups(field, values):
 def test_strong_tails_keep_the_ground_states(theta, number, values, field):
     """Hundreds of draws agree: the chain stays in its initial ground state."""
     graph = dense(4, values, groups(field, values)[number])
-    check_law(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=theta), 8, 300, -1.0)
+    check_distribution(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=theta), 8, 300, -1.0)
 
 
 @pytest.mark.parametrize("values", [2, 3, 18])
@@ -145,7 +147,7 @@ def test_strong_tails_against_strong_factors(number, values):
     shape = [values, values, 2, 2] if values > 2 else [2] * 4
     unary = mg.Unary([1], np.random.default_rng(3).normal(0, 0.4, (1, values)))
     graph = mg.FactorGraph(shape, [group, opposite, unary, mg.Potts([0], [1], 0.3)])
-    check_law(*enumerated(graph), mg.PoissonGibbs(heavy=9, theta=50.0), 4, 500, 0.05)
+    check_distribution(*enumerated(graph), mg.PoissonGibbs(heavy=9, theta=50.0), 4, 500, 0.05)
 
 
 @pytest.mark.parametrize("model", STORED, ids=lambda model: model.__name__)
@@ -153,14 +155,14 @@ def test_strong_tails_against_strong_factors(number, values):
 def test_strong_stored_tails(values, model):
     """All factors are minibatched, at a local field of 800."""
     sampler = mg.PoissonGibbs(heavy=0, theta=1.0)
-    check_law(*stored(model, values, 800.0), sampler, 8, 1_000, -1.0)
+    check_distribution(*stored(model, values, 800.0), sampler, 8, 1_000, -1.0)
 
 
 @pytest.mark.parametrize("values", [2, 3, 18])
 def test_a_tiny_theta(values):
     """Two kept draws multiply a weight by 1e200, and four overflow a double."""
     graph = mg.FactorGraph([values] * 3, [mg.Potts(*TRIANGLE, [1.1, -0.9, 1.0])])
-    check_law(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=1e-100), 9, 60_000, 0.2)
+    check_distribution(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=1e-100), 9, 60_000, 0.2)
 
 
 def test_a_magnet_keeps_its_state():

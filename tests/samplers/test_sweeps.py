@@ -9,7 +9,7 @@ import minigibbs as mg
 from minigibbs.running.api import one_chain
 from tests import naive
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers, sweep_each
-from tests.samplers.test_law import exact_starts
+from tests.samplers.test_distribution import exact_starts
 from tests.settings import SWEEPS
 
 CASES = [(name, model) for name, setting in SWEEPS.items() for model in setting.graphs]
@@ -21,12 +21,12 @@ def case(name, model):
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
-def test_the_matrix_of_a_sweep_keeps_the_law(name, model):
+def test_the_matrix_of_a_sweep_keeps_the_distribution(name, model):
     setting, graph = case(name, model)
-    law, matrix = naive.distribution(graph.stored()), setting_matrix(setting, graph)
+    distribution, matrix = naive.distribution(graph.stored()), setting_matrix(setting, graph)
     np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
-    np.testing.assert_allclose(law @ matrix, law, atol=1e-13)
-    flow = law[:, None] * matrix
+    np.testing.assert_allclose(distribution @ matrix, distribution, atol=1e-13)
+    flow = distribution[:, None] * matrix
     if setting.reversible:
         np.testing.assert_allclose(flow, flow.T, atol=1e-14)
 
@@ -63,13 +63,13 @@ def test_a_sweep_has_the_matrix(name, model):
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
-def test_exact_start_keeps_the_law(name, model):
+def test_exact_start_keeps_the_distribution(name, model):
     setting, graph = case(name, model)
     starts = exact_starts(graph.stored(), 60_000, seed=11)
     states, _ = sweep_each(graph, setting.sampler, starts, 2, seed=12)
-    numbers, law = state_numbers(graph, states), naive.distribution(graph.stored())
-    assert (law[numbers] > 0).all()
-    assert chi_square(numbers, law) > FALSE_ALARM
+    numbers, distribution = state_numbers(graph, states), naive.distribution(graph.stored())
+    assert (distribution[numbers] > 0).all()
+    assert chi_square(numbers, distribution) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.2  # and states must change
 
 

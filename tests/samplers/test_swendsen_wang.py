@@ -8,7 +8,7 @@ import pytest
 import minigibbs as mg
 from tests import naive
 from tests.harness import FALSE_ALARM, chi_square, state_numbers, sweep_each
-from tests.samplers.test_law import exact_starts
+from tests.samplers.test_distribution import exact_starts
 from tests.zoo import ATTRACTIVE, IMPLICIT, ZOO
 
 STARTS = 60_000
@@ -104,8 +104,8 @@ def test_two_valued_tables_that_attract_are_pairs():
     """The condition is on sums of logarithms: t00 + t11 > t01 + t10."""
     graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -0.2], [0.1, 0.4]])])
     matrix = mg.theory.transition(graph, mg.SwendsenWang()).matrix
-    law = naive.distribution(graph)
-    np.testing.assert_allclose(law @ matrix, law, atol=1e-14)
+    distribution = naive.distribution(graph)
+    np.testing.assert_allclose(distribution @ matrix, distribution, atol=1e-14)
     states, _ = sweep_each(graph, mg.SwendsenWang(), [[0, 1]] * 40_000, 1, seed=1)
     assert chi_square(state_numbers(graph, states), matrix[1]) > FALSE_ALARM
     repelling = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, 0.5], [0.4, 0.4]])])
@@ -117,11 +117,11 @@ def test_values_that_zeros_exclude_are_never_taken():
     graph = mg.FactorGraph(
         [3] * 3, [mg.Potts([0, 1], [1, 2], 0.9), mg.Unary([1], [[0.2, -np.inf, 0.0]])]
     )
-    law = naive.distribution(graph)
+    distribution = naive.distribution(graph)
     starts = exact_starts(graph, STARTS, seed=1)
     states, _ = sweep_each(graph, mg.SwendsenWang(), starts, 2, seed=2)
     assert (states[:, 1] != 1).all()
-    assert chi_square(state_numbers(graph, states), law) > FALSE_ALARM
+    assert chi_square(state_numbers(graph, states), distribution) > FALSE_ALARM
 
 
 def test_weights_and_fields_of_thousands():

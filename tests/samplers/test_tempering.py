@@ -56,12 +56,12 @@ RANK = mg.FactorGraph(
 def exact_replicas(graph, beta, twins, count, rng):
     """Return independent states of every level, [count, variable, lane], and distributions."""
     everything = Enumeration(graph)
-    columns, laws = [], []
+    columns, distributions = [], []
     for _, b in itertools.product(range(twins), beta):
-        law = np.exp(b * (everything.log_potential - everything.log_potential.max()))
-        laws.append(law / law.sum())
-        columns.append(everything.states[rng.choice(len(law), count, p=laws[-1])])
-    return np.stack(columns, axis=2).astype(graph.state_type), laws
+        distribution = np.exp(b * (everything.log_potential - everything.log_potential.max()))
+        distributions.append(distribution / distribution.sum())
+        columns.append(everything.states[rng.choice(len(distribution), count, p=distributions[-1])])
+    return np.stack(columns, axis=2).astype(graph.state_type), distributions
 
 
 @entry
@@ -100,7 +100,7 @@ def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000)
     rng = np.random.default_rng(3)
     group = one_chain(graph, sampler)
     data, beta = change(group.data), group.data.beta
-    states, laws = exact_replicas(graph, beta, twins, count, rng)
+    states, distributions = exact_replicas(graph, beta, twins, count, rng)
     found = states.swapaxes(1, 2).copy()
     packed, carried = packed_states(data, states), group.chain.carried.copy()
     _sweep_each(data, graph.packed, group.chain, group.replicas, carried, packed, found)
@@ -108,11 +108,11 @@ def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000)
     after = found.swapaxes(1, 2)
     assert (after != states).any(axis=(1, 2)).mean() > 0.5  # states must change
     numbers = [np.ravel_multi_index(tuple(after[:, :, c].T), graph.sizes) for c in range(lanes)]
-    sizes = [len(law) for law in laws]
+    sizes = [len(distribution) for distribution in distributions]
     joint = np.bincount(np.ravel_multi_index(numbers, sizes), minlength=np.prod(sizes))
-    expected = laws[0]
-    for law in laws[1:]:
-        expected = np.multiply.outer(expected, law).ravel()
+    expected = distributions[0]
+    for distribution in distributions[1:]:
+        expected = np.multiply.outer(expected, distribution).ravel()
     order = np.argsort(expected)
     groups = np.minimum(np.cumsum(expected[order]) * count // 10, 2000).astype(int)
     observed = np.bincount(groups, joint[order])
@@ -152,7 +152,7 @@ LADDERS = {
 
 
 @pytest.mark.parametrize("name", LADDERS)
-def test_a_round_leaves_the_law_of_all_levels(name):
+def test_a_round_leaves_the_distribution_of_all_levels(name):
     """False alarm: 1e-4 per case."""
     graph, sampler, twins = LADDERS[name]
     assert joint_p_value(graph, sampler, twins) > FALSE_ALARM
@@ -405,17 +405,17 @@ def test_zeros_are_crossed_below_the_target(graph, houdayer):
     assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
 
 
-def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
+def test_a_round_leaves_the_distribution_of_soft_levels_and_the_hard_one():
     """Test three levels at 0, 0.5 and 1 with softened constraints, and the model, as above."""
     graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -np.inf], [-np.inf, 0.0]])])
     sampler = mg.Tempering(levels=(0.0, 0.5, 1.0), houdayer=False)
     soft = softened(graph, simplified(graph)).table
-    laws = [np.exp(beta * soft) for beta in (0.0, 0.5, 1.0)]
-    laws.append(np.exp(graph.log_potential(STATES)))
-    laws = [law / law.sum() for law in laws]
+    distributions = [np.exp(beta * soft) for beta in (0.0, 0.5, 1.0)]
+    distributions.append(np.exp(graph.log_potential(STATES)))
+    distributions = [distribution / distribution.sum() for distribution in distributions]
     rng, count = np.random.default_rng(5), 60_000
     group = one_chain(graph, sampler)
-    chosen = [rng.choice(4, count, p=law) for law in laws]
+    chosen = [rng.choice(4, count, p=distribution) for distribution in distributions]
     states = np.stack([STATES[one] for one in chosen], axis=2).astype(np.uint8)
     found, packed = states.swapaxes(1, 2).copy(), packed_states(group.data, states)
     carried = group.chain.carried.copy()
@@ -423,9 +423,9 @@ def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
     after = found.swapaxes(1, 2)
     numbers = [2 * after[:, 0, c] + after[:, 1, c] for c in range(4)]
     joint = np.bincount(np.ravel_multi_index(numbers, (4,) * 4), minlength=256)
-    expected = laws[0]
-    for law in laws[1:]:
-        expected = np.multiply.outer(expected, law).ravel()
+    expected = distributions[0]
+    for distribution in distributions[1:]:
+        expected = np.multiply.outer(expected, distribution).ravel()
     assert not joint[expected == 0].any()
     order = np.argsort(expected)
     order = order[expected[order] > 0]

@@ -23,52 +23,52 @@ SAMPLED = {
 }
 
 
-def exact_starts(graph, law, count, seed):
+def exact_starts(graph, distribution, count, seed):
     rng = np.random.default_rng(seed)
-    return np.array(naive.states(graph))[rng.choice(len(law), size=count, p=law)]
+    return np.array(naive.states(graph))[rng.choice(len(distribution), size=count, p=distribution)]
 
 
 @pytest.mark.parametrize("model", HARD)
 @pytest.mark.parametrize("name", SAMPLED)
-def test_exact_start_keeps_the_law(name, model):
+def test_exact_start_keeps_the_distribution(name, model):
     """A sweep preserves the exact distribution, and no state of probability 0 occurs."""
-    graph, law = HARD[model], naive.distribution(HARD[model])
-    starts = exact_starts(graph, law, 60_000, seed=31)
+    graph, distribution = HARD[model], naive.distribution(HARD[model])
+    starts = exact_starts(graph, distribution, 60_000, seed=31)
     updates = graph.stats.variables
     states, _, _ = advance_each(graph, SAMPLED[name], starts, updates, seed=32)
     numbers = state_numbers(graph, states)
-    assert (law[numbers] > 0).all()
-    assert chi_square(numbers, law) > FALSE_ALARM
+    assert (distribution[numbers] > 0).all()
+    assert chi_square(numbers, distribution) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.3
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_slightly_wrong_weight_is_caught(name):
     """Negative control: a finite weight besides the hard constraints is off by 0.2."""
-    graph, law = HARD["apart"], naive.distribution(HARD["apart"])
+    graph, distribution = HARD["apart"], naive.distribution(HARD["apart"])
     table, pairs, unary = graph.factors
     wrong = mg.Ising(*pairs.scope.T, pairs.coupling + [0.2, 0.0, 0.2])
-    starts = exact_starts(graph, law, 60_000, seed=31)
+    starts = exact_starts(graph, distribution, 60_000, seed=31)
     off = mg.FactorGraph(graph.sizes, [table, wrong, unary])
     states, _, _ = advance_each(off, SAMPLED[name], starts, 15, seed=32)
-    assert chi_square(state_numbers(graph, states), law) < FALSE_ALARM
+    assert chi_square(state_numbers(graph, states), distribution) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("model", HARD)
 @pytest.mark.parametrize("name", SAMPLED)
-def test_transition_keeps_the_law(name, model):
+def test_transition_keeps_the_distribution(name, model):
     """By enumeration: pi P = pi, and detailed balance; forbidden states have valid rows, too."""
     graph = HARD[model]
     if model == "large" and name not in ("gibbs", "default"):
         pytest.skip("1,200 states by thousands of minibatches")
     chain = mg.theory.transition(graph, SAMPLED[name])
-    law = naive.distribution(graph)
+    distribution = naive.distribution(graph)
     np.testing.assert_allclose(chain.matrix.sum(axis=1), 1.0, atol=1e-9)
-    np.testing.assert_allclose(chain.law, law, atol=1e-14)
-    np.testing.assert_allclose(law @ chain.matrix, law, atol=1e-11)
-    flow = law[:, None] * chain.matrix
+    np.testing.assert_allclose(chain.distribution, distribution, atol=1e-14)
+    np.testing.assert_allclose(distribution @ chain.matrix, distribution, atol=1e-11)
+    flow = distribution[:, None] * chain.matrix
     np.testing.assert_allclose(flow, flow.T, atol=1e-11)
-    assert chain.matrix[np.ix_(law > 0, law == 0)].max(initial=0.0) == 0.0
+    assert chain.matrix[np.ix_(distribution > 0, distribution == 0)].max(initial=0.0) == 0.0
     assert chain.spectral_gap() > 1e-4  # the possible states are connected
 
 
@@ -193,8 +193,8 @@ def test_an_implicit_group_beside_zeros():
     unary = mg.Unary([0, 2], [[0.0, ZERO, 0.4], [ZERO, 0.3, 0.0]])
     rule = mg.Table([[1, 3]], np.where(np.eye(3) > 0, ZERO, 0.0))
     graph = mg.FactorGraph([3] * 4, [mg.Complete(4, 0.3, kind="potts"), unary, rule])
-    law = naive.distribution(graph)
-    starts = exact_starts(graph, law, 60_000, seed=31)
+    distribution = naive.distribution(graph)
+    starts = exact_starts(graph, distribution, 60_000, seed=31)
     states, _, _ = advance_each(graph, mg.PoissonGibbs(), starts, 8, seed=33)
-    assert chi_square(state_numbers(graph, states), law) > FALSE_ALARM
-    assert (law[state_numbers(graph, states)] > 0).all()
+    assert chi_square(state_numbers(graph, states), distribution) > FALSE_ALARM
+    assert (distribution[state_numbers(graph, states)] > 0).all()

@@ -65,7 +65,9 @@ def test_numbers_that_formulas_cannot_use_are_refused():
         (lambda: mg.theory.lemma_2(PAIR, 1e308, 0.5), "delta must be above 0"),
         (lambda: mg.theory.lemma_2_repaired(PAIR, 0.5, 2.0), "failure is a chance"),
         (
-            lambda: mg.theory.estimate_law(mg.theory.Enumeration(PAIR), mg.ExactEstimator(), 4),
+            lambda: mg.theory.estimate_distribution(
+                mg.theory.Enumeration(PAIR), mg.ExactEstimator(), 4
+            ),
             "state must be a number from 0 to 3",
         ),
         (lambda: mg.theory.theorem_4(PAIR, -1), "batch is an expected number of draws"),
@@ -88,7 +90,7 @@ def test_numbers_that_formulas_cannot_use_are_refused():
 def test_variables_and_shapes_are_checked():
     with pytest.raises(mg.GraphError, match="unknown variable 7"):
         PAIR.domains.pick([7])
-    with pytest.raises(mg.SampleError, match=r"law must have shape \(4,\)"):
+    with pytest.raises(mg.SampleError, match=r"distribution must have shape \(4,\)"):
         mg.theory.transition(PAIR, mg.Gibbs()).marginal(np.ones(3))
     for wrong in (
         lambda: PAIR.domains.values(2**70),

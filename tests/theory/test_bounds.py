@@ -158,8 +158,13 @@ def test_promises_of_strong_couplings_are_compared_with_true_digits():
 def test_a_chain_that_is_not_connected_has_gap_0():
     everything = theory.Enumeration(mg.FactorGraph([4], []))
     matrix = np.kron(np.eye(2), np.full((2, 2), 0.5))
-    law = np.full(4, 0.25)
-    assert theory.Transition(matrix, np.arange(4), np.zeros(4), law, everything).spectral_gap() == 0
+    distribution = np.full(4, 0.25)
+    assert (
+        theory.Transition(
+            matrix, np.arange(4), np.zeros(4), distribution, everything
+        ).spectral_gap()
+        == 0
+    )
 
 
 def test_a_sampler_that_promises_nothing_is_refused():
@@ -175,14 +180,14 @@ def test_poisson_gibbs_bound_is_nearly_attained_by_one_weak_pair():
 # Theorem 1
 
 
-def test_a_biased_estimator_does_not_keep_the_models_law():
+def test_a_biased_estimator_does_not_keep_the_models_distribution():
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5), mg.Unary([0], [[0.0, 0.9]])])
     found = theory.theorem_1(graph, mg.SubsetEstimator(1))
     assert found.holds()
     assert np.abs(found.claimed - naive.distribution(graph)).max() > 0.01
     unbiased = theory.theorem_1(graph.condition({1: 0}), mg.PoissonEstimator(1.0))
-    law = naive.distribution(graph.condition({1: 0}))
-    np.testing.assert_allclose(unbiased.true, law, atol=1e-11)
+    distribution = naive.distribution(graph.condition({1: 0}))
+    np.testing.assert_allclose(unbiased.true, distribution, atol=1e-11)
 
 
 def by_hand(energy, batch):
@@ -257,7 +262,7 @@ def test_truncated_estimates_stay_within_delta():
         theory.largest_deviation(graph, narrow)
 
 
-def test_stationary_laws_are_right_where_chains_hardly_move():
+def test_stationary_distributions_are_right_where_chains_hardly_move():
     """With a rate of 1e-12 between two wells, solving a linear system would lose the digits."""
     rare = 1e-12
     matrix = np.array([[0.5, 0.5 - rare, rare], [0.5, 0.5, 0.0], [3 * rare, 0.0, 1 - 3 * rare]])
@@ -268,7 +273,7 @@ def test_stationary_laws_are_right_where_chains_hardly_move():
     np.testing.assert_allclose(chain.stationary(), expected / expected.sum(), rtol=1e-12)
 
 
-def test_a_chain_with_two_laws_is_refused():
+def test_a_chain_with_two_distributions_is_refused():
     everything = theory.Enumeration(mg.FactorGraph([2], []))
     chain = theory.Transition(np.eye(2), np.arange(2), np.zeros(2), None, everything)
     with pytest.raises(ValueError, match="more than one stationary distribution"):

@@ -9,7 +9,7 @@ from scipy import special, stats
 
 import minigibbs as mg
 from minigibbs import theory
-from minigibbs.exact.laws import poisson_grid
+from minigibbs.exact.distributions import poisson_grid
 from minigibbs.samplers import bounds
 from minigibbs.samplers.poisson_gibbs.ranges import conditional_ranges
 
@@ -32,9 +32,9 @@ def random_graph(seed):
     return mg.FactorGraph(sizes, factors)
 
 
-def symmetric(matrix, law):
+def symmetric(matrix, distribution):
     """Return a kernel as a symmetric matrix, without the constant functions."""
-    root = np.sqrt(law)
+    root = np.sqrt(distribution)
     return root[:, None] * matrix / root - np.outer(root, root)
 
 
@@ -55,7 +55,7 @@ def radius(matrices):
 
 def sites(graph, sampler):
     chain = theory.transition(graph, sampler)
-    return [symmetric(update, chain.law) for update in theory.site_updates(chain)]
+    return [symmetric(update, chain.distribution) for update in theory.site_updates(chain)]
 
 
 def lazy(projections, stay):
@@ -63,11 +63,14 @@ def lazy(projections, stay):
     return [stay * np.eye(len(one)) + (1 - stay) * one for one in projections]
 
 
-def asymptotic_variance(matrix, law, f):
-    centered = f - law @ f
-    solved = np.linalg.solve(np.eye(len(law)) - matrix + np.outer(np.ones(len(law)), law), centered)
-    variance = law @ centered**2
-    return 2 * (law * centered) @ solved - variance, variance
+def asymptotic_variance(matrix, distribution, f):
+    centered = f - distribution @ f
+    solved = np.linalg.solve(
+        np.eye(len(distribution)) - matrix + np.outer(np.ones(len(distribution)), distribution),
+        centered,
+    )
+    variance = distribution @ centered**2
+    return 2 * (distribution * centered) @ solved - variance, variance
 
 
 # (a) and (b)
@@ -88,7 +91,7 @@ SAMPLERS = {
 def test_samplers_are_positive_semidefinite(name):
     graph = mg.FactorGraph([2, 3], [mg.Potts([0], [1], 0.9)])
     chain = theory.transition(graph, SAMPLERS[name])
-    root = np.sqrt(chain.law)
+    root = np.sqrt(chain.distribution)
     matrix = root[:, None] * chain.matrix / root
     np.testing.assert_allclose(matrix, matrix.T, atol=1e-10)
     assert np.linalg.eigvalsh(matrix)[0] > -1e-10
@@ -109,7 +112,7 @@ def test_an_update_is_a_mixture_of_a_heat_bath_and_a_positive_rest(seed):
     for ours, exact in zip(theory.site_updates(chain), theory.site_updates(gibbs), strict=True):
         rest = ours - share * exact
         assert rest.min() > -1e-10
-        root = np.sqrt(chain.law)
+        root = np.sqrt(chain.distribution)
         assert np.linalg.eigvalsh(root[:, None] * rest / root)[0] > -1e-10
 
 
@@ -119,16 +122,16 @@ def test_dirichlet_forms_and_asymptotic_variances(seed):
     slowdown, rng = sampler.guaranteed_slowdown(graph), np.random.default_rng(seed)
     ours, gibbs = theory.transition(graph, sampler), theory.transition(graph, mg.Gibbs())
     for _ in range(20):
-        f, law = rng.normal(0, 1, len(ours.law)), ours.law
+        f, distribution = rng.normal(0, 1, len(ours.distribution)), ours.distribution
         forms = []
         for chain in (ours, gibbs):
-            flow, gap = law[:, None] * chain.matrix, f[:, None] - f
+            flow, gap = distribution[:, None] * chain.matrix, f[:, None] - f
             rise = np.exp(f)[:, None] - np.exp(f)
             forms.append(((flow * gap**2).sum(), (flow * gap * rise).sum()))
         assert forms[0][0] >= forms[1][0] / slowdown - 1e-12
         assert forms[0][1] >= forms[1][1] / slowdown - 1e-12  # modified log-Sobolev constant
         (noisy, variance), (plain, _) = (
-            asymptotic_variance(chain.matrix, law, f) for chain in (ours, gibbs)
+            asymptotic_variance(chain.matrix, distribution, f) for chain in (ours, gibbs)
         )
         assert noisy <= slowdown * plain + (slowdown - 1) * variance + 1e-9
 
@@ -140,8 +143,8 @@ def test_the_second_term_of_the_asymptotic_variance_is_needed():
     slowdown = sampler.guaranteed_slowdown(spin)
     ours, gibbs = theory.transition(spin, sampler), theory.transition(spin, mg.Gibbs())
     f = np.array([0.0, 1.0])
-    noisy, variance = asymptotic_variance(ours.matrix, ours.law, f)
-    plain, _ = asymptotic_variance(gibbs.matrix, gibbs.law, f)
+    noisy, variance = asymptotic_variance(ours.matrix, ours.distribution, f)
+    plain, _ = asymptotic_variance(gibbs.matrix, gibbs.distribution, f)
     assert slowdown == pytest.approx(1.522, abs=1e-3)
     assert noisy / plain == pytest.approx(1.863, abs=1e-3)
     assert slowdown * plain < noisy <= slowdown * plain + (slowdown - 1) * variance
@@ -387,23 +390,23 @@ def conditional_kernel(table, theta, outside):
     """Return the update of a row variable with rates from the range of column `outside`."""
     phi = table[:, outside] - table[:, outside].min()
     rates = theta * np.ptp(phi) + phi
-    law = np.exp(phi) / np.exp(phi).sum()
+    distribution = np.exp(phi) / np.exp(phi).sum()
     kernel = np.empty((len(phi), len(phi)))
     for old in range(len(phi)):
         counts, chance = poisson_grid(rates[[old]])
         weight = np.exp(counts * np.log(rates / rates[0]))
         kernel[old] = chance @ (weight / weight.sum(axis=1, keepdims=True))
-    return kernel, law, np.ptp(phi)
+    return kernel, distribution, np.ptp(phi)
 
 
 def test_conditional_ranges_shrink_the_bound():
     table, theta = np.array([[0.0, 3.0], [0.7, 3.2], [0.3, 3.1]]), 0.5
     for outside in range(2):
-        kernel, law, span = conditional_kernel(table, theta, outside)
-        flow = law[:, None] * kernel
+        kernel, distribution, span = conditional_kernel(table, theta, outside)
+        flow = distribution[:, None] * kernel
         np.testing.assert_allclose(flow, flow.T, atol=1e-12)
         exponent = span * (math.sqrt(1 + theta) - math.sqrt(theta)) ** 2
-        assert (kernel >= math.exp(-exponent) * law - 1e-12).all()
+        assert (kernel >= math.exp(-exponent) * distribution - 1e-12).all()
         assert span < np.ptp(table) / 4  # the range of the table is more than four times as large
 
 
@@ -553,26 +556,30 @@ def test_variances_decay_with_unbounded_estimates(kind, delta, sizes):
         sampler, factor = mg.DoubleMinGibbs(batch=2.0, estimator=estimator), 2
         gap = theory.transition(graph, mg.MGPMH(batch=2.0)).spectral_gap()
     chain = theory.transition(graph, sampler)
-    everything, law = chain.enumeration, chain.law
-    near, share = np.zeros(len(law), bool), np.zeros(len(law))
+    everything, distribution = chain.enumeration, chain.distribution
+    near, share = np.zeros(len(distribution), bool), np.zeros(len(distribution))
     failure = 0.0
     for state, energy in enumerate(everything.phi.sum(axis=0)):
-        points, chances = theory.estimate_law(everything, estimator, state)
+        points, chances = theory.estimate_distribution(everything, estimator, state)
         own = chain.state == state
         inside = np.abs(points - energy) <= delta
         np.testing.assert_allclose(chain.energy[own], points)
         near[own] = inside
-        share[own] = everything.law[state] * np.where(inside, chances, 0) / chances[inside].sum()
+        share[own] = (
+            everything.distribution[state] * np.where(inside, chances, 0) / chances[inside].sum()
+        )
         failure = max(failure, chances[~inside].sum())
     assert 0.01 < failure < 0.9
-    energy_form = law[:, None] * (np.eye(len(law)) - chain.matrix)
-    centered = np.eye(len(law)) - share  # f - c, with c the mean of f over the near estimates
-    far = (centered.T * np.where(near, 0.0, law)) @ centered
-    variance = np.diag(law) - np.outer(law, law)
+    energy_form = distribution[:, None] * (np.eye(len(distribution)) - chain.matrix)
+    centered = (
+        np.eye(len(distribution)) - share
+    )  # f - c, with c the mean of f over the near estimates
+    far = (centered.T * np.where(near, 0.0, distribution)) @ centered
+    variance = np.diag(distribution) - np.outer(distribution, distribution)
     slowdown = math.exp(factor * delta) / (1 - failure) ** 2 / gap
     form = slowdown * (energy_form + energy_form.T) / 2 + far - variance
-    seen = law > 1e-9  # functions of other states need more digits
-    scale = np.sqrt(np.outer(law, law)[np.ix_(seen, seen)])
+    seen = distribution > 1e-9  # functions of other states need more digits
+    scale = np.sqrt(np.outer(distribution, distribution)[np.ix_(seen, seen)])
     form, far = form[np.ix_(seen, seen)] / scale, far[np.ix_(seen, seen)] / scale
     assert all_eigenvalues_exceed(form, -1e-6)
     assert not all_eigenvalues_exceed(form - far, -0.05)  # the floor is necessary: the gap is 0
@@ -592,9 +599,9 @@ def test_the_recipe_of_min_gibbs_keeps_what_it_says():
     assert decay.slowdown < bounds.LOOSEST
     for f in tried:
         f = f.astype(float)
-        first, span = chain.law @ f**2 - (chain.law @ f) ** 2, np.ptp(f)
+        first, span = chain.distribution @ f**2 - (chain.distribution @ f) ** 2, np.ptp(f)
         for t in range(40):
-            now = chain.law @ f**2 - (chain.law @ f) ** 2
+            now = chain.distribution @ f**2 - (chain.distribution @ f) ** 2
             rate = 1 - gap.spectral_gap() / decay.slowdown
             assert now <= rate**t * first + decay.floor * span**2 + 1e-12
             f = chain.matrix @ f

@@ -52,12 +52,12 @@ BIASED = {
     "min-gibbs-subset": mg.MinGibbs(estimator=mg.SubsetEstimator(1)),
     "double-min-subset": mg.DoubleMinGibbs(batch=1.5, estimator=mg.SubsetEstimator(1)),
 }
-UNKNOWN_LAW = {
+UNKNOWN_DISTRIBUTION = {
     "local": mg.LocalMinibatchGibbs(1),
     "local-two": mg.LocalMinibatchGibbs(2),
     "local-adjusted": mg.LocalMinibatchGibbs(1.5, adjusted=True),
 }
-EVERY = REVERSIBLE | BIASED | UNKNOWN_LAW
+EVERY = REVERSIBLE | BIASED | UNKNOWN_DISTRIBUTION
 
 
 def transition(model, name):
@@ -68,14 +68,14 @@ def transition(model, name):
 
 @pytest.mark.parametrize("model", TINY)
 @pytest.mark.parametrize("name", REVERSIBLE | BIASED)
-def test_reversible_with_the_law_of_the_theorems(name, model):
+def test_reversible_with_the_distribution_of_the_theorems(name, model):
     """Theorems 1, 3 and 5: detailed balance holds, on (state, energy) if energies are stored."""
     t = transition(model, name)
-    flow = t.law[:, None] * t.matrix
+    flow = t.distribution[:, None] * t.matrix
     assert t.matrix.min() >= -1e-15
     np.testing.assert_allclose(t.matrix.sum(axis=1), 1.0, atol=1e-12)
     np.testing.assert_allclose(flow, flow.T, atol=1e-14)
-    bias = np.abs(t.marginal(t.law) - naive.distribution(TINY[model])).max()
+    bias = np.abs(t.marginal(t.distribution) - naive.distribution(TINY[model])).max()
     # Only the cut Poisson tails may be missing, 1e-12 per factor.
     assert bias < 1e-10 if name in REVERSIBLE else bias > 1e-3
 
@@ -86,7 +86,7 @@ def test_subset_estimates_lead_where_theorem_1_says(model):
     t = theory.transition(graph, mg.MinGibbs(estimator=mg.SubsetEstimator(size)))
     phi = t.enumeration.phi
     expected = np.exp(phi * len(phi) / size).mean(axis=0)  # E exp(eps) over single factors
-    np.testing.assert_allclose(t.marginal(t.law), expected / expected.sum(), atol=1e-12)
+    np.testing.assert_allclose(t.marginal(t.distribution), expected / expected.sum(), atol=1e-12)
 
 
 @pytest.mark.parametrize("model", TINY)
@@ -164,9 +164,9 @@ def test_a_tie_does_not_change_the_gap():
 def test_large_batches_do_not_underflow():
     """With one spin of field 1, lambda is above 1,000, and counts near 0 have no probability."""
     t = theory.transition(SPIN, mg.MinGibbs(batch=1067.0))
-    assert t.law.min() > 0
+    assert t.distribution.min() > 0
     assert 0.2 < t.spectral_gap() < 0.27  # 1 - T(x, x) of plain Gibbs is 0.2689
-    np.testing.assert_allclose(t.marginal(t.law), t.enumeration.law, atol=1e-10)
+    np.testing.assert_allclose(t.marginal(t.distribution), t.enumeration.distribution, atol=1e-10)
 
 
 def test_states_beyond_doubles_do_not_stop_the_gap():
@@ -174,10 +174,10 @@ def test_states_beyond_doubles_do_not_stop_the_gap():
     assert theory.transition(graph, mg.Gibbs()).spectral_gap() == pytest.approx(0.5)
 
 
-def test_local_minibatch_has_another_law():
+def test_local_minibatch_has_another_distribution():
     t = transition("potts", "local")
-    assert t.law is None
-    assert np.abs(t.marginal(t.stationary()) - t.enumeration.law).max() > 1e-3
+    assert t.distribution is None
+    assert np.abs(t.marginal(t.stationary()) - t.enumeration.distribution).max() > 1e-3
 
 
 def one_update(t, name, model, row, count, seed, sampler=None):
@@ -212,9 +212,9 @@ def test_kernel_follows_the_matrix(name, model):
     With three rows each, the false-alarm rate of a test is 3e-4.
     """
     t = transition(model, name)
-    law = t.law if t.law is not None else t.stationary()
-    likely = np.argsort(-law)
-    places = np.searchsorted(np.cumsum(law[likely]), [0.0, 0.4, 0.8])
+    distribution = t.distribution if t.distribution is not None else t.stationary()
+    likely = np.argsort(-distribution)
+    places = np.searchsorted(np.cumsum(distribution[likely]), [0.0, 0.4, 0.8])
     for k, row in enumerate(likely[places]):
         rows = one_update(t, name, model, row, 40_000, seed=100 + k)
         assert chi_square(rows, np.maximum(t.matrix[row], 0.0)) > FALSE_ALARM
@@ -246,8 +246,8 @@ def test_kernel_with_a_slightly_wrong_batch_is_caught(name):
         "tuna-mh": mg.TunaMH(chi=0.05),
     }
     t = transition("potts", name)
-    law = t.law if t.law is not None else t.stationary()
-    row = int(np.argmax(law))
+    distribution = t.distribution if t.distribution is not None else t.stationary()
+    row = int(np.argmax(distribution))
     if name == "min-gibbs":  # other points of energy: compare states alone
         states = one_update_states(t, wrong[name], row)
         expected = np.bincount(t.state, t.matrix[row])

@@ -58,7 +58,7 @@ class Enumeration:
     --------
     >>> import minigibbs as mg
     >>> everything = mg.theory.Enumeration(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
-    >>> everything.states.tolist(), everything.law.round(3)
+    >>> everything.states.tolist(), everything.distribution.round(3)
     ([[0, 0], [0, 1], [1, 0], [1, 1]], array([0.366, 0.134, 0.134, 0.366]))
     """
 
@@ -101,7 +101,7 @@ class Enumeration:
         return values
 
     @cached_property
-    def law(self) -> NDArray[np.float64]:
+    def distribution(self) -> NDArray[np.float64]:
         """[state] the probability of each state."""
         if self.log_potential.max() == -np.inf:
             raise GraphError("every state has probability 0: the graph's zeros leave none")
@@ -198,10 +198,10 @@ def exact_distribution(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[np.flo
     Examples
     --------
     >>> import minigibbs as mg
-    >>> states, law = exact_distribution(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
-    >>> law.round(3)
+    >>> states, distribution = exact_distribution(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
+    >>> distribution.round(3)
     array([0.366, 0.134, 0.134, 0.366])
     """
     warn_of_rounding(graph)
     everything = Enumeration(graph)
-    return everything.states, everything.law
+    return everything.states, everything.distribution

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact.distributions import Distribution
 from minigibbs.exact.enumeration import Enumeration
-from minigibbs.exact.laws import Law
 from minigibbs.system.boundary import checked
 
 MOST_MATRIX = 20_000  # rows of a dense transition matrix
@@ -36,7 +36,7 @@ class Transition:
         [row] number of the state.
     energy : ndarray
         [row] energy estimate, or 0.
-    law : ndarray or None
+    distribution : ndarray or None
         [row] the stationary distribution according to theory; None if unknown.
     enumeration : Enumeration
         All states.
@@ -53,15 +53,15 @@ class Transition:
     matrix: NDArray[np.float64]
     state: NDArray[np.int64]
     energy: NDArray[np.float64]
-    law: NDArray[np.float64] | None
+    distribution: NDArray[np.float64] | None
     enumeration: Enumeration
 
-    def marginal(self, law: NDArray[np.float64]) -> NDArray[np.float64]:
+    def marginal(self, distribution: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum a distribution over rows to a distribution over states.
 
         Parameters
         ----------
-        law : ndarray
+        distribution : ndarray
             [row] probabilities.
 
         Returns
@@ -70,12 +70,14 @@ class Transition:
             [state] probabilities.
         """
         count = len(self.enumeration.states)
-        if law.shape != self.state.shape:
-            raise SampleError(f"law must have shape {self.state.shape}, got {law.shape}")
-        return np.bincount(self.state, law, minlength=count).astype(np.float64)
+        if distribution.shape != self.state.shape:
+            raise SampleError(
+                f"distribution must have shape {self.state.shape}, got {distribution.shape}"
+            )
+        return np.bincount(self.state, distribution, minlength=count).astype(np.float64)
 
     def stationary(self) -> NDArray[np.float64]:
-        """Compute the stationary distribution of the matrix, without using `law`.
+        """Compute the stationary distribution of the matrix, without using `distribution`.
 
         State reduction (Grassmann, Taksar and Heyman 1985, doi:10.1287/opre.33.5.1107) does not
         subtract. The result is therefore accurate to rounding even for chains that mix poorly.
@@ -94,13 +96,13 @@ class Transition:
                 )
             reduced[:last, last] /= leaving
             reduced[:last, :last] += np.outer(reduced[:last, last], reduced[last, :last])
-        law = np.ones(len(reduced))
+        distribution = np.ones(len(reduced))
         for row in range(1, len(reduced)):
-            law[row] = law[:row] @ reduced[:row, row]
-        return law / law.sum()  # type: ignore[no-any-return]
+            distribution[row] = distribution[:row] @ reduced[:row, row]
+        return distribution / distribution.sum()  # type: ignore[no-any-return]
 
     def spectral_gap(self) -> float:
-        """Compute 1 minus the second eigenvalue of a chain that is reversible under `law`.
+        """Compute 1 minus the second eigenvalue of a chain that is reversible under `distribution`.
 
         I - P is built from the off-diagonal entries of P, and small gaps are computed without
         subtraction. They are therefore accurate to rounding even for chains that mix poorly. Rows
@@ -111,49 +113,51 @@ class Transition:
         float
             The spectral gap.
         """
-        if self.law is None:
+        if self.distribution is None:
             raise ValueError(
                 "the spectral gap needs a distribution under which the chain is reversible"
             )
-        seen = self.law > 0
-        law, rates = self.law[seen], self.matrix[np.ix_(seen, seen)]
-        if len(law) < 2:
+        seen = self.distribution > 0
+        distribution, rates = self.distribution[seen], self.matrix[np.ix_(seen, seen)]
+        if len(distribution) < 2:
             return 1.0
         np.fill_diagonal(rates, 0.0)
-        symmetric, root = _symmetric(rates, law), np.sqrt(law)
+        symmetric, root = _symmetric(rates, distribution), np.sqrt(distribution)
         rates = symmetric * root / root[:, None]
         gap = float(np.linalg.eigvalsh(np.diag(rates.sum(axis=1)) - symmetric)[1])
-        return gap if gap > _LOST else _small_gap(rates, law)
+        return gap if gap > _LOST else _small_gap(rates, distribution)
 
 
-def _symmetric(matrix: NDArray[np.float64], law: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the matrix of a reversible operator in an orthonormal basis of L2(law).
+def _symmetric(
+    matrix: NDArray[np.float64], distribution: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the matrix of a reversible operator in an orthonormal basis of L2(distribution).
 
     The two entries of a pair of states are equal except for errors, such as cut Poisson tails. The
     entry in the row of the less likely state is used. It is larger before scaling, so more precise.
     """
-    root = np.sqrt(law)
+    root = np.sqrt(distribution)
     scaled = root[:, None] * matrix / root
-    weight = (1.0 + np.sign(law - law[:, None])) / 2.0
+    weight = (1.0 + np.sign(distribution - distribution[:, None])) / 2.0
     return weight * scaled + (1.0 - weight) * scaled.T  # type: ignore[no-any-return]
 
 
-def _small_gap(rates: NDArray[np.float64], law: NDArray[np.float64]) -> float:
+def _small_gap(rates: NDArray[np.float64], distribution: NDArray[np.float64]) -> float:
     """Return the spectral gap from the off-diagonal probabilities, to relative precision.
 
     Let A be I - P without the row and column of the most probable state o. For f with f(o) = 0 the
-    Dirichlet form is <f, A f>, and Var f = <f, C f> with C = I - 1 1^T in L2(law). Therefore
-    1 / gap is the largest eigenvalue of sqrt(C) A^-1 sqrt(C).
+    Dirichlet form is <f, A f>, and Var f = <f, C f> with C = I - 1 1^T in L2 of the distribution.
+    Therefore 1 / gap is the largest eigenvalue of sqrt(C) A^-1 sqrt(C).
     """
-    likeliest = int(np.argmax(law))
-    others = np.arange(len(law)) != likeliest
+    likeliest = int(np.argmax(distribution))
+    others = np.arange(len(distribution)) != likeliest
     inverse = _green(rates[np.ix_(others, others)], rates[others, likeliest])
     if inverse is None:
         return 0.0
-    root = np.sqrt(law[others])
-    shrink = np.outer(root, root) / (1.0 + np.sqrt(law[likeliest]))  # I - sqrt(C)
+    root = np.sqrt(distribution[others])
+    shrink = np.outer(root, root) / (1.0 + np.sqrt(distribution[likeliest]))  # I - sqrt(C)
     centered = np.eye(len(root)) - shrink
-    scaled = centered @ _symmetric(inverse, law[others]) @ centered
+    scaled = centered @ _symmetric(inverse, distribution[others]) @ centered
     return float(1.0 / np.linalg.eigvalsh(scaled)[-1])
 
 
@@ -181,7 +185,7 @@ def _green(rates: NDArray[np.float64], exits: NDArray[np.float64]) -> NDArray[np
 def on_states(
     everything: Enumeration,
     conditionals: Callable[[int, NDArray[np.int64]], NDArray[np.float64]],
-    law: NDArray[np.float64] | None,
+    distribution: NDArray[np.float64] | None,
 ) -> Transition:
     """Return the transition matrix over states of an update at a uniformly random variable.
 
@@ -195,39 +199,39 @@ def on_states(
             forbidden = everything.log_potential[line].max() == -np.inf
             moves = np.eye(len(line)) if forbidden else conditionals(int(i), line)
             matrix[np.ix_(line, line)] += moves / len(everything.free)
-    return Transition(matrix, np.arange(count), np.zeros(count), law, everything)
+    return Transition(matrix, np.arange(count), np.zeros(count), distribution, everything)
 
 
 class Joint:
     """The space of pairs (state, energy estimate), with the distribution of Theorems 1 and 5.
 
-    `laws` are the paper's mu_x, one per state.
+    `distributions` are the paper's mu_x, one per state.
     """
 
-    def __init__(self, everything: Enumeration, laws: Sequence[Law]) -> None:
+    def __init__(self, everything: Enumeration, distributions: Sequence[Distribution]) -> None:
         self.everything = everything
-        self.laws = laws
-        self.starts = np.cumsum([0] + [len(points) for points, _ in laws])
-        self.shift = max(float(points.max()) for points, _ in laws)
+        self.distributions = distributions
+        self.starts = np.cumsum([0] + [len(points) for points, _ in distributions])
+        self.shift = max(float(points.max()) for points, _ in distributions)
 
     def points(self, state: int) -> NDArray[np.float64]:
         """Return the possible energies of an estimate of a state."""
-        return self.laws[state][0]
+        return self.distributions[state][0]
 
     def chances(self, state: int) -> NDArray[np.float64]:
         """Return the probabilities of `points`."""
-        return self.laws[state][1]
+        return self.distributions[state][1]
 
     def block(self, old: int, new: int) -> tuple[slice, slice]:
         """Return the rows and columns of the matrix that lead from one state to another."""
         cut = [slice(self.starts[s], self.starts[s + 1]) for s in (old, new)]
         return cut[0], cut[1]
 
-    def sum_exp(self, states: list[int]) -> Law:
+    def sum_exp(self, states: list[int]) -> Distribution:
         """Return the distribution of the sum of exp(energy - shift) over independent estimates."""
         mass, chance = np.zeros(1), np.ones(1)
         for state in states:
-            points, own = self.laws[state]
+            points, own = self.distributions[state]
             mass = (mass[:, None] + np.exp(points - self.shift)).ravel()
             chance = (chance[:, None] * own).ravel()
         return mass, chance
@@ -240,10 +244,12 @@ class Joint:
     def finish(self, matrix: NDArray[np.float64]) -> Transition:
         """Add the remaining probability of each row to the diagonal; return the transition."""
         matrix[np.diag_indices_from(matrix)] += 1.0 - matrix.sum(axis=1)
-        energy = np.concatenate([points for points, _ in self.laws])
-        law = np.concatenate([own for _, own in self.laws]) * np.exp(energy - self.shift)
-        state = np.repeat(np.arange(len(self.laws)), np.diff(self.starts))
-        return Transition(matrix, state, energy, law / law.sum(), self.everything)
+        energy = np.concatenate([points for points, _ in self.distributions])
+        distribution = np.concatenate([own for _, own in self.distributions]) * np.exp(
+            energy - self.shift
+        )
+        state = np.repeat(np.arange(len(self.distributions)), np.diff(self.starts))
+        return Transition(matrix, state, energy, distribution / distribution.sum(), self.everything)
 
 
 def check_rows(rows: int) -> int:

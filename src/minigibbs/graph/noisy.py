@@ -113,12 +113,12 @@ def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
         if effect in causes or len(causes) < len(rule.causes):
             raise GraphError(f"{domains.describe(effect)}: its causes must differ from it")
         own = f"{domains.describe(effect)}: the leak"
-        law = _rows(rule.leak, 1, size, own)[0]
+        distribution = _rows(rule.leak, 1, size, own)[0]
         before: int | None = None
         for count, (cause, given) in enumerate(causes.items()):
             where = f"{domains.describe(effect)}: cause {domains.name(cause)!r}"
             table = _rows(given, sizes[cause], size, where)
-            steps = np.eye(size) if before is not None else law[None]  # [before, value]
+            steps = np.eye(size) if before is not None else distribution[None]  # [before, value]
             joint = _maxima(steps, table)
             if count == len(causes) - 1:
                 after = effect
@@ -131,7 +131,7 @@ def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
             members[tables.shape].append((scope, tables))
             before = after
         if not causes:
-            groups.append(Unary.from_probabilities([effect], law[None]))
+            groups.append(Unary.from_probabilities([effect], distribution[None]))
     for some in members.values():
         scopes, stacked = zip(*some, strict=True)
         groups.append(Table.from_probabilities(scopes, np.stack(stacked)))

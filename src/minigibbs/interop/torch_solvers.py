@@ -60,7 +60,7 @@ class Exact:
     """Exact moments, and products with the exact covariance."""
 
     def __init__(self, graph: FactorGraph) -> None:
-        self._law = Enumerated(graph) if Enumerated.possible(graph) else Eliminated(graph)
+        self._distribution = Enumerated(graph) if Enumerated.possible(graph) else Eliminated(graph)
         self._nothing = np.full(len(graph), FREE, dtype=np.int32)
 
     @staticmethod
@@ -75,7 +75,7 @@ class Exact:
 
     def moments(self, values: NDArray[np.float64]) -> Result:
         """Return the moments at some parameters."""
-        log_z, mean = self._law.of(values, self._nothing)
+        log_z, mean = self._distribution.of(values, self._nothing)
         if log_z == -math.inf:
             raise GraphError("every state has probability 0 at these parameters")
         found = torch.from_numpy(mean)
@@ -87,12 +87,14 @@ class Exact:
         return found, torch.zeros_like(found)
 
     def _product(self, at: Result, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        if isinstance(self._law, Enumerated):
-            energy = self._law.log_potential(at.values)
-            law = np.exp(energy - energy.max())
-            law /= law.sum()
-            along = self._law.rows @ vector
-            found: NDArray[np.float64] = self._law.rows.T @ (law * (along - law @ along))
+        if isinstance(self._distribution, Enumerated):
+            energy = self._distribution.log_potential(at.values)
+            distribution = np.exp(energy - energy.max())
+            distribution /= distribution.sum()
+            along = self._distribution.rows @ vector
+            found: NDArray[np.float64] = self._distribution.rows.T @ (
+                distribution * (along - distribution @ along)
+            )
             return found
         size = float(np.abs(vector).max(initial=0.0))
         return size * self._derivative(at, vector / size) if size else np.zeros(len(vector))
@@ -120,7 +122,10 @@ class Exact:
         self, at: Result, along: NDArray[np.float64], step: float
     ) -> NDArray[np.float64]:
         """Return the central difference of the moments along a direction."""
-        ends = [self._law.of(at.values + side * step * along, self._nothing)[1] for side in (1, -1)]
+        ends = [
+            self._distribution.of(at.values + side * step * along, self._nothing)[1]
+            for side in (1, -1)
+        ]
         return (ends[0] - ends[1]) / (2 * step)
 
 

@@ -514,18 +514,20 @@ class _Task:
     def climbed(self, values: NDArray[np.float64], pool: Threads, progress: bool) -> Fit:
         """Maximize an objective without noise, and return the fit, however it ended."""
         exact = self.settings.method == "exact"
-        law = self._law() if exact else None
+        distribution = self._distribution() if exact else None
         likelihood = None if exact else self._pseudo(pool)
-        climb, watch = self._climb(values, pool, likelihood, law), current()
+        climb, watch = self._climb(values, pool, likelihood, distribution), current()
         with StepBar(self.settings.steps, 0, progress) as bar, watch.noted():
             ended = climb.run(self.settings.steps, bar, watch)
-            data, model = self._moments(climb.values, pool, law)
+            data, model = self._moments(climb.values, pool, distribution)
             known = None
             with suppress(StopError):
                 watch.check()
                 if self.errors:
                     gap = data - model
-                    known = self._climbed_errors(climb.values, pool, likelihood, law, data, gap)
+                    known = self._climbed_errors(
+                        climb.values, pool, likelihood, distribution, data, gap
+                    )
         history = {name: np.array(series) for name, series in climb.history.items()}
         rising = ended == STEPS and known is None
         judged = _Judged(known, math.inf if rising else None if known is None else known.away)
@@ -533,7 +535,7 @@ class _Task:
             climb.values, ended, climb.steps, climb.seconds, history, data, model, judged
         )
 
-    def _law(self) -> Expectations:
+    def _distribution(self) -> Expectations:
         try:
             return (
                 Enumerated(self.whole)
@@ -554,26 +556,28 @@ class _Task:
         values: NDArray[np.float64],
         pool: Threads,
         likelihood: PseudoLikelihood | None,
-        law: Expectations | None = None,
+        distribution: Expectations | None = None,
     ) -> Climb:
         def objective(at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            if law is None:
+            if distribution is None:
                 assert likelihood is not None
                 return likelihood.of(at)
-            inside, data = law.of_data(at, self.data)
-            outside, model = law.of(at, self.whole.evidence)
+            inside, data = distribution.of_data(at, self.data)
+            outside, model = distribution.of(at, self.whole.evidence)
             return inside - outside, data - model
 
         return Climb(objective, self.penalty, values, ~self.whole.frame.fixed)
 
     def _moments(
-        self, values: NDArray[np.float64], pool: Threads, law: Expectations | None
+        self, values: NDArray[np.float64], pool: Threads, distribution: Expectations | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the moments of data and model at these parameters: exact, or from chains."""
         with suppress(StopError):
-            if law is not None:
+            if distribution is not None:
                 evidence = self.whole.evidence
-                return law.of_data(values, self.data)[1], law.of(values, evidence)[1]
+                return distribution.of_data(values, self.data)[1], distribution.of(
+                    values, evidence
+                )[1]
         frame, chains = self.whole.frame, self._chains(values, pool)
         weights, found = [None, self.data.weight], []
         for one, weight in zip(chains, weights, strict=False):
@@ -614,7 +618,7 @@ class _Task:
         values: NDArray[np.float64],
         pool: Threads,
         likelihood: PseudoLikelihood | None,
-        law: Expectations | None,
+        distribution: Expectations | None,
         moments: NDArray[np.float64],
         gap: NDArray[np.float64],
     ) -> Uncertainty | None:
@@ -625,8 +629,8 @@ class _Task:
             if not self.data.complete or np.count_nonzero(self.data.weight) < 2:
                 return None  # errors come from differences between rows
             return information.sandwich(frame, likelihood, values, self.penalty)
-        if isinstance(law, Enumerated):
-            found = information.from_states(frame, law, values, self.data)
+        if isinstance(distribution, Enumerated):
+            found = information.from_states(frame, distribution, values, self.data)
         else:
             model, *rest = self._chains(values, pool)
             within: Chains | None = rest[0] if rest else None

@@ -90,8 +90,8 @@ class Enumerated(Expectations):
         top = energy.max(initial=-math.inf)
         if top == -math.inf:
             return -math.inf, np.zeros(len(values))
-        law = np.exp(energy - top)
-        return float(top + math.log(law.sum())), (law / law.sum()) @ rows
+        distribution = np.exp(energy - top)
+        return float(top + math.log(distribution.sum())), (distribution / distribution.sum()) @ rows
 
 
 class Eliminated(Expectations):
@@ -161,6 +161,8 @@ def _add_expected(
     columns = np.repeat(settled[:, None], joint.size, axis=1)
     for variable, places in zip(scope, np.indices(joint.shape), strict=True):
         columns[variable] = tree.values(variable)[places.ravel()]
-    law, frame = np.ascontiguousarray(joint.ravel()), graph.frame
+    distribution, frame = np.ascontiguousarray(joint.ravel()), graph.frame
     for number in numbers:
-        add_statistics(frame.structure, frame.ties, columns, law, number, number + 1, total)
+        add_statistics(
+            frame.structure, frame.ties, columns, distribution, number, number + 1, total
+        )

@@ -47,30 +47,32 @@ class Uncertainty:
     away: float = 0.0  # distance from the optimum in standard errors, beyond noise
 
 
-def from_states(frame: Frame, law: Enumerated, values: NDArray[np.float64], data: Data) -> Matrix:
+def from_states(
+    frame: Frame, distribution: Enumerated, values: NDArray[np.float64], data: Data
+) -> Matrix:
     """Return the exact information of a row: the reduction of covariance by the row."""
     free = np.flatnonzero(~frame.fixed)
-    nothing = np.full(law.states.shape[1], -1, dtype=np.int32)
-    whole = _covariance(law, free, values, nothing)
+    nothing = np.full(distribution.states.shape[1], -1, dtype=np.int32)
+    whole = _covariance(distribution, free, values, nothing)
     if data.complete:
         return whole
     rows = np.array([data.evidence(row) for row in range(len(data))])
     distinct, which = np.unique(rows, axis=0, return_inverse=True)
     share = np.bincount(which.ravel(), data.weight) / data.weight.sum()
-    left = [_covariance(law, free, values, row.astype(np.int32)) for row in distinct]
+    left = [_covariance(distribution, free, values, row.astype(np.int32)) for row in distinct]
     found: Matrix = whole - np.einsum("r,rab->ab", share, np.array(left))
     return found
 
 
 def _covariance(
-    law: Enumerated,
+    distribution: Enumerated,
     free: NDArray[np.intp],
     values: NDArray[np.float64],
     evidence: NDArray[np.int32],
 ) -> Matrix:
     clamped = np.flatnonzero(evidence >= 0)
-    agree = (law.states[:, clamped] == evidence[clamped]).all(axis=1)
-    rows, energy = law.rows[agree][:, free], law.log_potential(values)[agree]
+    agree = (distribution.states[:, clamped] == evidence[clamped]).all(axis=1)
+    rows, energy = distribution.rows[agree][:, free], distribution.log_potential(values)[agree]
     shares = np.exp(energy - energy.max())
     shares /= shares.sum()
     centered = rows - shares @ rows

@@ -108,9 +108,9 @@ class Histogram(Observable):
     --------
     >>> import minigibbs as mg
     >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
-    >>> law = mg.observables.Histogram(mg.observables.Magnetization(), -1.0, 1.0, bins=4)
-    >>> run = mg.sample(graph, sweeps=500, seed=1, observe={"law": law}, progress=False)
-    >>> float(run.observables["law"].mean.sum().round(12))
+    >>> shares = mg.observables.Histogram(mg.observables.Magnetization(), -1.0, 1.0, bins=4)
+    >>> run = mg.sample(graph, sweeps=500, seed=1, observe={"m": shares}, progress=False)
+    >>> float(run.observables["m"].mean.sum().round(12))
     1.0
     """
 
@@ -132,9 +132,9 @@ class Histogram(Observable):
         memory.require(_BIN_BYTES * self.bins, f"histogram: bins={self.bins:,}", "use fewer bins")
         inner = as_observable(self.of).bind(graph)
         need_number(inner, self.name)
-        return self._law(inner)
+        return self._distribution(inner)
 
-    def _law(self, inner: Measure) -> Measure:
+    def _distribution(self, inner: Measure) -> Measure:
         low, high, bins = float(self.low), float(self.high), int(self.bins)
         scale = bins / (self.high - self.low)
 
@@ -149,7 +149,7 @@ class Histogram(Observable):
         edges = np.linspace(low, high, bins + 1)
         labels = tuple(f"{a:g} to {b:g}" for a, b in itertools.pairwise(edges))
         function = None if inner.function is None else _histogram_of(inner.function)
-        sums = inner.sums and Sums(self._law(inner.sums.of), inner.sums.terms)
+        sums = inner.sums and Sums(self._distribution(inner.sums.of), inner.sums.terms)
         return Measure(labels, evaluate, function, (inner.parameters, low, high, scale), sums)
 
 

@@ -69,7 +69,7 @@ class Worst(NamedTuple):
     apart: int  # number of variables with an R-hat above `RHAT_LIMIT`
 
 
-class Doubt(NamedTuple):
+class Disagreement(NamedTuple):
     """An R-hat that is larger than chance explains."""
 
     variable: int
@@ -329,7 +329,7 @@ class Marginals(Shares):
         return tolerated(len(self.counts) * self.chains)
 
     @cached_property
-    def slow(self) -> Doubt | None:
+    def slow(self) -> Disagreement | None:
         """Value whose two halves of each chain differ most, if by more than chance explains.
 
         Only halves of the same chain are compared. The result is therefore independent of
@@ -345,7 +345,7 @@ class Marginals(Shares):
         return self._doubt(excess > limit, np.sqrt(1 + excess), math.sqrt(1 + limit))
 
     @cached_property
-    def apart(self) -> Doubt | None:
+    def apart(self) -> Disagreement | None:
         """Value on which chains differ most, if by more than their halves explain.
 
         The test statistic is a ratio of variances: of the means of chains and of the halves of
@@ -425,12 +425,14 @@ class Marginals(Shares):
 
     def _doubt(
         self, found: NDArray[np.bool_], rhat: NDArray[np.float64], limit: float
-    ) -> Doubt | None:
+    ) -> Disagreement | None:
         if not found.any():
             return None
         by_variable = np.maximum.reduceat(np.where(found, rhat, 0.0), self.first)
         variable = int(by_variable.argmax())
-        return Doubt(variable, float(by_variable[variable]), limit, int((by_variable > 0).sum()))
+        return Disagreement(
+            variable, float(by_variable[variable]), limit, int((by_variable > 0).sum())
+        )
 
     @cached_property
     def standard_errors(self) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.results.diagnostics import LEAST_RECORDS
-from minigibbs.results.marginals import LEAST_SWEEPS, WANTED_CHAINS, Doubt, rhat_limit
+from minigibbs.results.marginals import LEAST_SWEEPS, WANTED_CHAINS, Disagreement, rhat_limit
 from minigibbs.results.result import ONE_STATE, OWN_SCAN
 from minigibbs.system.text import printable
 
@@ -29,7 +29,7 @@ _ROUNDING = 1e-6  # relative error of a log-potential, in single precision on so
 _SCATTER = 0.5  # share of the wanted ESS, because estimates of it vary by a fifth or more
 _INDEPENDENT = 0.25  # ESS per rarely recorded energy above which records count as independent
 # Worst first. "fair" has no sign of trouble, but nothing that rules trouble out.
-LEVELS = ("bad", "doubt", "unknown", "fair", "good")
+LEVELS = ("bad", "warning", "unknown", "fair", "good")
 
 
 @dataclass(frozen=True)
@@ -117,29 +117,29 @@ def _disagreement(run: Run, summary: Summary) -> list[Finding]:
     limit = energy_limit(run)
     if summary.energy_rhat is not None and summary.energy_rhat > limit:
         found.append(_apart(run, summary.energy_rhat, None, "", limit))
-    doubt = _doubted(run)
-    if doubt is not None:
-        others, many = len(run.domains) - 1, doubt.variables
+    disagreement = _disagreeing(run)
+    if disagreement is not None:
+        others, many = len(run.domains) - 1, disagreement.variables
         more = f" and {many - 1:,} of {others:,} others" if many > 1 else ""
-        name = run.domains.name(doubt.variable)
-        found.append(_apart(run, doubt.rhat, name, more, doubt.limit))
+        name = run.domains.name(disagreement.variable)
+        found.append(_apart(run, disagreement.rhat, name, more, disagreement.limit))
     return found + _observed_apart(run, summary)
 
 
-def _doubted(run: Run) -> Doubt | None:
+def _disagreeing(run: Run) -> Disagreement | None:
     """Return the variable on which chains, or their halves, differ most by more than chance.
 
     It uses the marginals, or the draws if only some variables have draws.
     """
     marginals = run.known_marginals
     if marginals is not None:
-        found = [doubt for doubt in (marginals.apart, marginals.slow) if doubt is not None]
-        return max(found, key=lambda doubt: doubt.rhat, default=None)
+        found = [one for one in (marginals.apart, marginals.slow) if one is not None]
+        return max(found, key=lambda one: one.rhat, default=None)
     limit = rhat_limit(len(run.clock), len(run.judged))
     wrong = [one for one in run.judged if one.rhat > limit]
     if run.info.chains == 1 or not wrong:
         return None
-    return Doubt(wrong[0].variable, wrong[0].rhat, limit, len(wrong))
+    return Disagreement(wrong[0].variable, wrong[0].rhat, limit, len(wrong))
 
 
 def energy_limit(run: Run) -> float:
@@ -167,7 +167,7 @@ def _observed_apart(run: Run, summary: Summary) -> list[Finding]:
     shown = number(worst["rhat"], ".3f")
     return [
         Finding(
-            "bad" if worst["rhat"] > _FAR else "doubt",
+            "bad" if worst["rhat"] > _FAR else "warning",
             "The chains disagree on an observable",
             f"R-hat of {{}} is {shown}, and at most {limit:.3g} is wanted: its error is larger "
             "than it looks. Run longer, with a warm-up.",
@@ -197,7 +197,7 @@ def _standstill(run: Run) -> list[Finding]:
     share = f"{run.info.changed:.2g}"
     return [
         Finding(
-            "doubt",
+            "warning",
             "The chains mix poorly",
             f"Of all updates {run.info.changed:.1%} changed a value, and the variables depend on "
             "each other strongly. Chains that all fall into one mode agree, and are wrong all the "
@@ -238,7 +238,7 @@ def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> 
             name,
         )
     return Finding(
-        "doubt",
+        "warning",
         "The chains have not quite come together",
         f"{story}the same story. They nearly do; they differ most on {subject}{more} ({measure}). "
         "Averages are roughly right. Run two to four times longer, or leave out the beginning with "
@@ -282,7 +282,7 @@ def _zeros(run: Run) -> list[Finding]:
     )
     return [
         Finding(
-            "bad" if sure else "doubt",
+            "bad" if sure else "warning",
             f"Single-site updates {moves} reach every state",
             f"{story}{more}Use mg.infer, which does not depend on such moves.",
             f"hard constraints: single-site moves {moves} reach every state; use mg.infer",
@@ -358,7 +358,7 @@ def _one_start(run: Run) -> list[Finding]:
         return []
     return [
         Finding(
-            "doubt",
+            "warning",
             "All chains began at one state, without a warm-up",
             "The first updates of all chains resemble the state that was given, and chains that "
             "begin alike agree however far they are from the truth. Sample with a warm-up, or let "
@@ -388,7 +388,7 @@ def _few_trips(run: Run) -> list[Finding]:
     made = run.ladder.round_trips
     return [
         Finding(
-            "doubt",
+            "warning",
             "The temperature ladder made few round trips",
             f"Replicas made {made:,} round trips between the hottest temperature and the model, "
             f"and {wanted:,} are wanted. Modes may be missing, and log Z may be wrong by more than "
@@ -472,7 +472,7 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
         return []
     return [
         Finding(
-            "doubt",
+            "warning",
             "There are few independent draws",
             "Successive states of a chain resemble each other. All that was recorded is worth "
             f"about {least:,.0f} independent draws where it is worth least, and {wanted:,} are "
@@ -556,7 +556,7 @@ _ENDINGS = {
 
 def _ending(run: Run) -> list[Finding]:
     ended = run.info.ended if run.info.ended in _ENDINGS or not run.interrupted else "interrupted"
-    return [Finding("doubt", *_ENDINGS[ended])] if ended in _ENDINGS else []
+    return [Finding("warning", *_ENDINGS[ended])] if ended in _ENDINGS else []
 
 
 def _all_well(run: Run, summary: Summary) -> Finding:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.distributions import Distribution, check_minibatches, merge, poisson_points
 from minigibbs.exact.enumeration import Enumeration
-from minigibbs.exact.laws import Law, check_minibatches, merge, poisson_points
 from minigibbs.exact.transition import Joint
 from minigibbs.graph.checks import has_masked
 from minigibbs.graph.graph import FactorGraph
@@ -72,14 +72,14 @@ class Estimator(ABC):
             A sentence or two.
         """
 
-    def law(self, everything: Enumeration, state: int) -> Law:
+    def distribution(self, everything: Enumeration, state: int) -> Distribution:
         """Return the paper's mu_x: the possible estimates of a state, and their probabilities.
 
         Energies are shifted so that every factor's minimum is 0.
         """
         raise SampleError(
             f"{type(self).__name__} has no distribution that can be enumerated: it needs a method "
-            "law(everything, state), as mg.PoissonEstimator has"
+            "distribution(everything, state), as mg.PoissonEstimator has"
         )
 
 
@@ -150,7 +150,7 @@ class PoissonEstimator(Estimator):
         """Describe the estimate, with which the distribution is the model's."""
         return f"Poisson estimates, lambda = {self.batch:.4g}, unbiased in exp: exact"
 
-    def law(self, everything: Enumeration, state: int) -> Law:
+    def distribution(self, everything: Enumeration, state: int) -> Distribution:
         """Convolve independent Poisson counts, each times the gain of one draw of its factor."""
         ratio = everything.spans.sum() / self.batch
         points, chances = np.zeros(1), np.ones(1)
@@ -224,7 +224,7 @@ class SubsetEstimator(Estimator):
             "whose estimate varies most"
         )
 
-    def law(self, everything: Enumeration, state: int) -> Law:
+    def distribution(self, everything: Enumeration, state: int) -> Distribution:
         """Enumerate all subsets, which are equally likely."""
         phi = everything.phi[:, state]
         members = list(itertools.combinations(range(len(phi)), self.size))
@@ -257,7 +257,7 @@ class ExactEstimator(Estimator):
         """Describe the estimate, with which the distribution is the model's."""
         return "exact energies: plain Gibbs at the cost of all factors per value"
 
-    def law(self, everything: Enumeration, state: int) -> Law:
+    def distribution(self, everything: Enumeration, state: int) -> Distribution:
         """Return a single point with probability 1."""
         return np.array([everything.phi[:, state].sum()]), np.ones(1)
 
@@ -327,7 +327,7 @@ def signed_places(graph: FactorGraph, places: NDArray[Any]) -> NDArray[Any]:
 def joint_space(everything: Enumeration, estimator: Estimator) -> Joint:
     """Return the state space of MIN-Gibbs and DoubleMIN-Gibbs: pairs (state, estimate)."""
     states = range(len(everything.states))
-    return Joint(everything, [estimator.law(everything, state) for state in states])
+    return Joint(everything, [estimator.distribution(everything, state) for state in states])
 
 
 class PoissonData(NamedTuple):

@@ -112,9 +112,9 @@ class ExactSampler(SweepSampler):
 
     def transition(self, everything: Enumeration) -> Transition:
         """Compute the matrix: every row is the distribution itself."""
-        law = everything.law
-        matrix, count = np.tile(law, (len(law), 1)), len(law)
-        return Transition(matrix, np.arange(count), np.zeros(count), law, everything)
+        distribution = everything.distribution
+        matrix, count = np.tile(distribution, (len(distribution), 1)), len(distribution)
+        return Transition(matrix, np.arange(count), np.zeros(count), distribution, everything)
 
 
 class ExactData(NamedTuple):

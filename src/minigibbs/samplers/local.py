@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration, softmax
-from minigibbs.exact.laws import poisson_grid
 from minigibbs.exact.transition import Transition, on_states
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration, softmax
-from minigibbs.exact.laws import poisson_grid
 from minigibbs.exact.transition import Transition, on_states
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import entry_spans
@@ -127,7 +127,7 @@ class MGPMH(Sampler):
                 rows[old, old] += 1.0 - rows[old].sum()
             return rows
 
-        return on_states(everything, conditionals, everything.law)
+        return on_states(everything, conditionals, everything.distribution)
 
 
 def proposals(

@@ -130,7 +130,9 @@ class SwendsenWang(SweepSampler):
             fits = weights * agree[bonded].all(axis=0)
             if fits.sum() > 0:
                 matrix += np.outer(chance, fits / fits.sum())
-        return Transition(matrix, np.arange(count), np.zeros(count), everything.law, everything)
+        return Transition(
+            matrix, np.arange(count), np.zeros(count), everything.distribution, everything
+        )
 
 
 class ClusterData(NamedTuple):

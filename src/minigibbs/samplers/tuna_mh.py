@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration
-from minigibbs.exact.laws import poisson_grid
 from minigibbs.exact.transition import Transition, on_states
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
@@ -112,7 +112,7 @@ class TunaMH(Sampler):
                 rows[old, old] += 1.0 - rows[old].sum()
             return rows
 
-        return on_states(everything, conditionals, everything.law)
+        return on_states(everything, conditionals, everything.distribution)
 
     def _rates(self, graph: FactorGraph) -> NDArray[np.float64]:
         return graph.local_energies * (1.0 + self.chi * graph.local_energies)

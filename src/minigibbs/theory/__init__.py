@@ -7,10 +7,10 @@
 """
 
 from minigibbs.exact.bounds import Bounds, log_z_bounds
+from minigibbs.exact.distributions import Distribution
 from minigibbs.exact.elimination import treewidth_bound
 from minigibbs.exact.enumeration import MOST_STATES, Enumeration
 from minigibbs.exact.join_graph import Propagation, propagate
-from minigibbs.exact.laws import Law
 from minigibbs.theory.bounds import (
     Comparison,
     largest_deviation,
@@ -32,7 +32,7 @@ from minigibbs.theory.bounds import (
     theorem_6,
     theorem_6_sharper,
 )
-from minigibbs.theory.estimates import TruncatedEstimator, TwoPointEstimator, estimate_law
+from minigibbs.theory.estimates import TruncatedEstimator, TwoPointEstimator, estimate_distribution
 from minigibbs.theory.transitions import (
     MOST_MATRIX,
     Transition,
@@ -46,13 +46,13 @@ __all__ = [
     "MOST_STATES",
     "Bounds",
     "Comparison",
+    "Distribution",
     "Enumeration",
-    "Law",
     "Propagation",
     "Transition",
     "TruncatedEstimator",
     "TwoPointEstimator",
-    "estimate_law",
+    "estimate_distribution",
     "largest_deviation",
     "lemma_1",
     "lemma_2",

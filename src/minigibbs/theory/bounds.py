@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact.distributions import Distribution
 from minigibbs.exact.enumeration import Enumeration
-from minigibbs.exact.laws import Law
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import (
     MGPMH,
@@ -41,7 +41,7 @@ from minigibbs.samplers.bounds import (
     redraw_slowdown,
 )
 from minigibbs.system.boundary import checked
-from minigibbs.theory.estimates import estimate_law
+from minigibbs.theory.estimates import estimate_distribution
 from minigibbs.theory.transitions import Transition, sweep_gap, transition
 
 _MOST_DELTA = 1e100  # largest deviation of an estimate: its square is finite
@@ -154,7 +154,7 @@ def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
     >>> theorem_1(graph, mg.SubsetEstimator(1)).holds()
     True
     """
-    return _law(transition(graph, MinGibbs(estimator=estimator)), estimator)
+    return _distribution(transition(graph, MinGibbs(estimator=estimator)), estimator)
 
 
 @checked(SampleError)
@@ -180,7 +180,7 @@ def theorem_3(graph: FactorGraph, batch: float) -> Comparison:
     >>> mg.theory.theorem_3(pair, batch=2.0).holds()
     True
     """
-    return _stationary(transition(graph, MGPMH(batch=batch)), Enumeration(graph).law)
+    return _stationary(transition(graph, MGPMH(batch=batch)), Enumeration(graph).distribution)
 
 
 @checked(SampleError)
@@ -208,7 +208,9 @@ def theorem_5(graph: FactorGraph, batch: float, estimator: Estimator) -> Compari
     >>> mg.theory.theorem_5(pair, 2.0, mg.theory.TwoPointEstimator(0.1)).holds()
     True
     """
-    return _law(transition(graph, DoubleMinGibbs(batch=batch, estimator=estimator)), estimator)
+    return _distribution(
+        transition(graph, DoubleMinGibbs(batch=batch, estimator=estimator)), estimator
+    )
 
 
 @checked(SampleError)
@@ -351,8 +353,8 @@ def _check_chance(name: str, delta: float, failure: float) -> None:
 
 def _concentration(graph: FactorGraph, batch: float, delta: float, failure: float) -> Comparison:
     everything, worst = Enumeration(graph), _UNSEEN
-    laws = _laws(everything, PoissonEstimator(batch))
-    for (points, chances), energy in zip(laws, everything.phi.sum(axis=0), strict=True):
+    distributions = _distributions(everything, PoissonEstimator(batch))
+    for (points, chances), energy in zip(distributions, everything.phi.sum(axis=0), strict=True):
         far = np.abs(points - energy) >= delta
         worst = max(worst, float(chances[far].sum()))
     return Comparison(AT_MOST, np.array([failure]), np.array([worst]))
@@ -726,21 +728,21 @@ def largest_deviation(graph: FactorGraph, estimator: Estimator) -> float:
     _check_bounded(graph)
     everything = Enumeration(graph)
     energies = everything.phi.sum(axis=0)
-    laws = _laws(everything, estimator)
+    distributions = _distributions(everything, estimator)
     return max(
         float(np.abs(points - energy).max())
-        for (points, _), energy in zip(laws, energies, strict=True)
+        for (points, _), energy in zip(distributions, energies, strict=True)
     )
 
 
-def _law(chain: Transition, estimator: Estimator) -> Comparison:
+def _distribution(chain: Transition, estimator: Estimator) -> Comparison:
     weights = _mean_exp(chain.enumeration, estimator)
     return _stationary(chain, weights / weights.sum())
 
 
-def _stationary(chain: Transition, law: NDArray[np.float64]) -> Comparison:
+def _stationary(chain: Transition, distribution: NDArray[np.float64]) -> Comparison:
     """Compare a distribution over states with the independently computed stationary one."""
-    return Comparison(EQUAL, law, chain.marginal(chain.stationary()))
+    return Comparison(EQUAL, distribution, chain.marginal(chain.stationary()))
 
 
 def _gaps(graph: FactorGraph, sampler: Sampler, baseline: Sampler, bound: float) -> Comparison:
@@ -762,19 +764,19 @@ def _positive_gap(graph: FactorGraph, sampler: Sampler) -> float:
 def _mean_exp(everything: Enumeration, estimator: Estimator) -> NDArray[np.float64]:
     """Return E exp(estimate) for every state."""
     means = []
-    for points, chances in _laws(everything, estimator):
+    for points, chances in _distributions(everything, estimator):
         means.append(float(chances @ np.exp(points)))
     return np.array(means)
 
 
-def _laws(everything: Enumeration, estimator: Estimator) -> Iterator[Law]:
+def _distributions(everything: Enumeration, estimator: Estimator) -> Iterator[Distribution]:
     """Yield the distribution of the estimate for every state.
 
     The time of the first states predicts that of all.
     """
     begun, states = time.process_time(), len(everything.states)
     for state in range(states):
-        yield estimate_law(everything, estimator, state)
+        yield estimate_distribution(everything, estimator, state)
         spent = time.process_time() - begun
         if spent > _TRIED and spent * states / (state + 1) > _MOST_SECONDS:
             raise TooLargeError(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.distributions import Distribution
 from minigibbs.exact.enumeration import Enumeration
-from minigibbs.exact.laws import Law
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import Estimator
 from minigibbs.system.boundary import checked
@@ -55,9 +55,9 @@ class TruncatedEstimator(PaperEstimator):
         """Describe the estimator."""
         return f"{self.estimator.describe()}, given that it is within {self.delta:g}"
 
-    def law(self, everything: Enumeration, state: int) -> Law:
+    def distribution(self, everything: Enumeration, state: int) -> Distribution:
         """Return the estimator's distribution, restricted to points within delta."""
-        points, chances = self.estimator.law(everything, state)
+        points, chances = self.estimator.distribution(everything, state)
         near = np.abs(points - everything.phi[:, state].sum()) <= self.delta
         if not near.any():
             raise SampleError(
@@ -98,7 +98,7 @@ class TwoPointEstimator(PaperEstimator):
         """Describe the estimator."""
         return f"the energy plus or minus {self.delta:g}"
 
-    def law(self, everything: Enumeration, state: int) -> Law:
+    def distribution(self, everything: Enumeration, state: int) -> Distribution:
         """Return the two points and their probabilities."""
         energy = everything.phi[:, state].sum()
         points = np.array([energy - self.delta, energy + self.delta])
@@ -106,7 +106,9 @@ class TwoPointEstimator(PaperEstimator):
 
 
 @checked(SampleError)
-def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> Law:
+def estimate_distribution(
+    everything: Enumeration, estimator: Estimator, state: int
+) -> Distribution:
     """Compute the paper's mu_x: the values of an estimator in a state, and their probabilities.
 
     Log-potentials are on the scale on which every factor has minimum 0.
@@ -129,10 +131,10 @@ def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> L
     --------
     >>> import minigibbs as mg
     >>> everything = mg.theory.Enumeration(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
-    >>> mg.theory.estimate_law(everything, mg.theory.TwoPointEstimator(0.25), 0)
+    >>> mg.theory.estimate_distribution(everything, mg.theory.TwoPointEstimator(0.25), 0)
     (array([0.75, 1.25]), array([0.5, 0.5]))
     """
     last = len(everything.states) - 1
     if not 0 <= state <= last:
         raise SampleError(f"state must be a number from 0 to {last:,}, got {state!r}")
-    return estimator.law(everything, state)
+    return estimator.distribution(everything, state)

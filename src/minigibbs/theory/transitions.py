@@ -132,7 +132,7 @@ def sweep_gap(graph: FactorGraph, sampler: Sampler) -> float:
             f"sweep_gap: expected a sampler of single variables, such as mg.Gibbs(), got {sampler}"
         )
     chain = transition(graph, sampler)
-    root = np.sqrt(chain.enumeration.law)
+    root = np.sqrt(chain.enumeration.distribution)
     seen = root > 0
     root, sweep = root[seen], np.eye(int(seen.sum()))
     for update in site_updates(chain):

@@ -36,7 +36,7 @@ class Beliefs:
         return self.marginals.rows[:, self.marginals.of_variable(variable)]
 
     @cached_property
-    def doubt(self) -> NDArray[np.float64]:
+    def uncertainty(self) -> NDArray[np.float64]:
         """[variable] entropy relative to the largest possible: 0 is certain, 1 is uniform."""
         most = np.log(np.maximum(self.marginals.sizes, 2))
         return self.marginals.entropy / most  # type: ignore[no-any-return]
@@ -48,9 +48,9 @@ class Beliefs:
         spread = self.marginals.spread
         return [int(v) for v in largest(spread, most) if spread[v] > 0]
 
-    def most_doubtful(self, most: int) -> list[int]:
+    def most_uncertain(self, most: int) -> list[int]:
         """Return the variables with the largest relative entropy."""
-        return [int(v) for v in largest(self.doubt, most) if self.doubt[v] > 0]
+        return [int(v) for v in largest(self.uncertainty, most) if self.uncertainty[v] > 0]
 
 
 def beliefs(run: Run) -> tuple[Run, Beliefs | None]:

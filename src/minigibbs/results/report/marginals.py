@@ -187,12 +187,12 @@ def _cards(found: Beliefs) -> Html:
         )
     apart = found.least_agreed(_MOST_OF_A_KIND)
     seen = set(apart)
-    doubtful = found.most_doubtful(_MOST_OF_A_KIND + len(apart))
-    doubtful = [variable for variable in doubtful if variable not in seen][:_MOST_OF_A_KIND]
+    uncertain = found.most_uncertain(_MOST_OF_A_KIND + len(apart))
+    uncertain = [variable for variable in uncertain if variable not in seen][:_MOST_OF_A_KIND]
     parts: list[Html] = []
     for heading, chosen in (
         ("On which the chains agree least", apart),
-        ("Of which least is known", doubtful),
+        ("Of which least is known", uncertain),
     ):
         if chosen:
             parts.append(element("h3", heading))

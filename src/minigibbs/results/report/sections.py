@@ -32,7 +32,7 @@ _STATS = (  # key, label, symbol, meaning
 )
 
 
-MARKS = {"bad": "✕", "doubt": "!", "unknown": "?", "fair": "·", "good": "✓"}
+MARKS = {"bad": "✕", "warning": "!", "unknown": "?", "fair": "·", "good": "✓"}
 _RECORDED = ("marginals", "draws", "energy")
 
 
@@ -53,7 +53,7 @@ def top(run: Run) -> Html:
 
 def verdict(answer: Answer) -> Html:
     """Return the method of an answer and its warnings."""
-    level = "good" if not answer.warnings else "doubt"
+    level = "good" if not answer.warnings else "warning"
     told = f"By {answer.method}: {answer.reason}."
     headline = "The answer is exact" if answer.exact else "The answer was sampled"
     words = [element("p", told), *(element("p", warning) for warning in answer.warnings)]

@@ -379,11 +379,13 @@ def _counting(features, chunk):
             g, u, count = k // np.int32(chunk), k % np.int32(chunk), np.int64(0)
             if u < width:
                 quad = np.uint64((g * data.variable.size + at + u) * (HOME_WORDS // QUAD))
-                _, _, _, law = far_four(data.homes, quad)
+                _, _, _, distribution = far_four(data.homes, quad)
                 least, length, _, _ = far_four(data.homes, quad + np.uint64(1))
                 i = np.uint32(data.variable[at + u])
                 _, _, c, d = _bits(who, i, np.uint32(COUNT + np.uint32(g)))
-                count = count_proposals(data.laws, law, least, length, unit_of_words(c, d))
+                count = count_proposals(
+                    data.distributions, distribution, least, length, unit_of_words(c, d)
+                )
             room.counts[k] = count
             draws += count
             k += workers

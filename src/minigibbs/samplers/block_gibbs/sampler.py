@@ -177,15 +177,15 @@ class BlockGibbs(SweepSampler):
 
     def transition(self, everything: Enumeration) -> Transition:
         """Compute the matrix of a sweep: a random cover, whose blocks are drawn in turn."""
-        covers, law = self.covers(everything.graph), everything.law
-        count = len(law)
+        covers, distribution = self.covers(everything.graph), everything.distribution
+        count = len(distribution)
         matrix = np.zeros((count, count))
         for one in covers:
             sweep = np.eye(count)
             for block in one.lists():
                 sweep = sweep @ _redraw(everything, block)
             matrix += sweep / len(covers)
-        return Transition(matrix, np.arange(count), np.zeros(count), law, everything)
+        return Transition(matrix, np.arange(count), np.zeros(count), distribution, everything)
 
 
 def _read_blocks(blocks: Any) -> tuple[tuple[Any, ...], ...]:

@@ -15,8 +15,8 @@ from minigibbs.samplers.chromatic.points import (
     BITS,
     CHOICE,
     COUNT,
+    DISTRIBUTION,
     GRAIN,
-    LAW,
     LEAST,
     LENGTH,
     ROW,
@@ -91,7 +91,7 @@ def _propose(data, grain, group, place, key0, key1, chain, sweep, x, field):
         key0, key1, np.uint32(chain), variable, sweep, np.uint32(COUNT + np.uint32(group))
     )
     u, size = unit_of_words(c, d), data.sizes[place]
-    count = count_proposals(data.laws, home[LAW], home[LEAST], home[LENGTH], u)
+    count = count_proposals(data.distributions, home[DISTRIBUTION], home[LEAST], home[LENGTH], u)
     for k in range(count):
         there, kept = settle(
             data.slots, data.points, data.quads, group * len(data.variable),

@@ -44,7 +44,7 @@ CHOICE = np.uint32((1 << 30) + (1 << 29))  # the draw of the value
 COUNT = np.uint32(CHOICE + np.uint32(1))  # first draw of the numbers of proposals
 
 # Words of a variable's home in a group: its table entries, row and distribution of counts.
-START, BITS, ROW, LAW, LEAST, LENGTH, GRAIN = range(7)  # a double, which takes two words
+START, BITS, ROW, DISTRIBUTION, LEAST, LENGTH, GRAIN = range(7)  # a double, which takes two words
 HOME_WORDS = 8
 
 _S11, _S32 = np.uint64(11), np.uint64(32)
@@ -62,7 +62,7 @@ class PointColors(NamedTuple):
     points: NDArray[
         np.uint32
     ]  # [row * QUAD * quads]: scale, place, features, all but the place floats
-    laws: NDArray[np.float64]  # cumulative Poisson distributions
+    distributions: NDArray[np.float64]  # cumulative Poisson distributions
     codes: NDArray[np.int32]  # [group] of `kernels.decay`
     exponents: NDArray[np.float64]  # [group]
     attracts: NDArray[np.int32]  # [group]
@@ -95,11 +95,13 @@ def point_colors(graph: FactorGraph, split: Split) -> PointColors:
     place = np.empty(len(variable), np.int32)
     place[variable] = np.arange(len(variable), dtype=np.int32)
     quads = max(-(-(HEAD + group.features.shape[1]) // QUAD) for group in groups)
-    laws, law = _laws(np.unique(np.concatenate([_rung(rate) for rate in rates])))
+    distributions, distribution = _distributions(
+        np.unique(np.concatenate([_rung(rate) for rate in rates]))
+    )
     slots: list[NDArray[np.uint32]] = []
     rows, homes = [], []
     for number, (group, rate) in enumerate(zip(groups, rates, strict=True)):
-        homes.append(_homes(group, rate, variable, law))
+        homes.append(_homes(group, rate, variable, distribution))
         homes[-1][:, START] += np.uint32(sum(own.size // 2 for own in slots))
         homes[-1][:, ROW] += np.uint32(number * len(variable))
         slots.append(group.tables.slots.reshape(-1))
@@ -114,7 +116,7 @@ def point_colors(graph: FactorGraph, split: Split) -> PointColors:
         np.stack(homes),
         joined_lines(slots) if len(slots) > 1 else slots[0],
         np.concatenate(rows).reshape(-1),
-        laws,
+        distributions,
         np.array([RULES.index(str(group.kernel)) for group in groups], np.int32),
         np.array([group.exponent for group in groups]),
         signs,
@@ -134,9 +136,9 @@ def _rung(rate: NDArray[np.float64]) -> NDArray[np.int64]:
     return rungs
 
 
-def _laws(rungs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _distributions(rungs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Compute the cumulative distribution of each rung, and rows of rung, start, least, length."""
-    laws: list[NDArray[np.float64]] = []
+    distributions: list[NDArray[np.float64]] = []
     about = np.zeros((len(rungs), 4), np.int64)
     begin = 0
     for k, rung in enumerate(rungs.tolist()):
@@ -145,27 +147,27 @@ def _laws(rungs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int
         counts = np.arange(least, math.ceil(mean + 10.0 * math.sqrt(mean) + 30.0))
         terms = np.array([math.lgamma(count + 1.0) for count in counts.tolist()])
         sums = np.cumsum(np.exp(counts * math.log(mean) - mean - terms))
-        laws.append(sums[:-1] / sums[-1])
+        distributions.append(sums[:-1] / sums[-1])
         about[k] = rung, begin, least, len(counts) - 1
         begin += len(counts) - 1
-    return np.concatenate(laws), about
+    return np.concatenate(distributions), about
 
 
 def _homes(
     group: Points,
     rate: NDArray[np.float64],
     variable: NDArray[np.int32],
-    law: NDArray[np.int64],
+    distribution: NDArray[np.int64],
 ) -> NDArray[np.uint32]:
     """Return each place's table entries, row, distribution of counts, and grain, as words."""
     tables, own = group.tables, group.places[variable]
     rungs = _rung(rate[variable])
-    found = law[np.searchsorted(law[:, 0], rungs)]
+    found = distribution[np.searchsorted(distribution[:, 0], rungs)]
     homes = np.zeros((len(variable), HOME_WORDS), np.uint32)
     homes[:, START] = tables.source[own] * np.uint32(tables.size)
     homes[:, BITS] = tables.size.bit_length() - 1
     homes[:, ROW] = own
-    homes[:, LAW], homes[:, LEAST] = found[:, 1], found[:, 2]
+    homes[:, DISTRIBUTION], homes[:, LEAST] = found[:, 1], found[:, 2]
     homes[:, LENGTH] = np.where(rate[variable] > 0.0, found[:, 3], 0)
     homes[rate[variable] <= 0.0, LEAST] = 0
     surplus = 2.0 ** (rungs / _STEPS) / np.maximum(rate[variable], 1e-300)
@@ -193,17 +195,17 @@ def unit_of_words(high, low):
 
 
 @literal
-def count_proposals(laws, law, least, length, u):
+def count_proposals(distributions, distribution, least, length, u):
     """Invert a Poisson distribution at `u` by bisection of its cumulative sums from `least`."""
-    begin, left = np.int64(law), np.int64(length)
+    begin, left = np.int64(distribution), np.int64(length)
     while left > 0:
         half = left // 2
-        if laws[np.uint64(begin + half)] <= u:
+        if distributions[np.uint64(begin + half)] <= u:
             begin += half + 1
             left -= half + 1
         else:
             left = half
-    return np.int64(least) + begin - np.int64(law)
+    return np.int64(least) + begin - np.int64(distribution)
 
 
 @literal

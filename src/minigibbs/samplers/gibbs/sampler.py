@@ -132,7 +132,7 @@ class Gibbs(Sampler):
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
             return np.tile(softmax(everything.log_potential[line]), (len(line), 1))
 
-        return on_states(everything, conditionals, everything.law)
+        return on_states(everything, conditionals, everything.distribution)
 
 
 def touched_workspace(graph: FactorGraph) -> Workspace:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration, softmax
-from minigibbs.exact.laws import poisson_grid
 from minigibbs.exact.transition import Transition, on_states
 from minigibbs.samplers.poisson_gibbs.split import Split
 
@@ -27,4 +27,4 @@ def poisson_gibbs_transition(everything: Enumeration, split: Split) -> Transitio
             matrix[old] = chance @ softmax(exact + counts @ gain)
         return matrix
 
-    return on_states(everything, conditionals, everything.law)
+    return on_states(everything, conditionals, everything.distribution)

@@ -21,7 +21,7 @@ def exact_starts(graph, count, seed):
 
 @pytest.mark.parametrize("model", ZOO)
 @pytest.mark.parametrize("setting", EXACT)
-def test_exact_start_keeps_the_law(setting, model):
+def test_exact_start_keeps_the_distribution(setting, model):
     """A sweep's number of updates must preserve the distribution of exact draws."""
     case, graph = EXACT[setting], ZOO[model]
     if case.pairs_only and model not in ("potts", "ising"):

@@ -14,10 +14,10 @@ from minigibbs.exact.enumeration import MOST_STATES, softmax
 TAIL = 1e-12  # Poisson counts are cut where less than this probability remains, above and below
 _SAME = 1e-9  # closer energies are merged to one point of an estimator's distribution
 
-Law = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their probabilities
+Distribution = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their probabilities
 
 
-def merge(points: NDArray[np.float64], chances: NDArray[np.float64]) -> Law:
+def merge(points: NDArray[np.float64], chances: NDArray[np.float64]) -> Distribution:
     """Merge points that are equal up to rounding."""
     order = np.argsort(points)
     points, chances = points[order], chances[order]
