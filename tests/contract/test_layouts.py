@@ -33,11 +33,20 @@ def layout_of(name):
     return registry.chromatic_layout(model.sampler, model.graph)
 
 
-def data_of(model, graph):
+def data_of(model, graph, lanes=1):
     """Return the data that sweeps read."""
     if model.scan == "chromatic":
         return registry.color_data(model.sampler, graph)
-    return model.sampler.prepare(graph)
+    return model.sampler.prepare(graph, lanes)
+
+
+def device_data(model, graph):
+    """Return the data that a GPU reads: ladders have a layout of their own there.
+
+    Other samplers get the split of one lane, because they are compared with the CPU's chains.
+    """
+    ladder = isinstance(model.sampler, mg.Tempering)
+    return data_of(model, graph, BACKENDS["cuda"].lanes if ladder else 1)
 
 
 def energy_parts(model, graph):
@@ -117,7 +126,7 @@ def write_case(folder, name, chains):
             which: {
                 "model": flatten(graph.packed, arrays),
                 "rest": flatten(graph.rest.packed, arrays),
-                "data": flatten(data_of(model, graph), arrays),
+                "data": flatten(device_data(model, graph), arrays),
                 "energy": flatten(energy_parts(model, graph), arrays),
                 "offset": graph.offset,
             }

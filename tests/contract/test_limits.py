@@ -145,7 +145,7 @@ def test_every_launch_is_within_the_limits(name, chains, launches):
             pytest.skip("has no group there")
         data = layout.lay_out(model.sampler, model.graph)
     else:
-        data = model.sampler.prepare(model.graph)
+        data = model.sampler.prepare(model.graph, backend.WARP)
     if name in LADDERS and chains > 131_072:
         pytest.skip("ladders of millions of chains draw their keys on the host")
     options = Options(

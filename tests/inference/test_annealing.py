@@ -224,12 +224,12 @@ def test_preparations_must_fit_into_half_of_the_time():
 def test_a_ladder_that_does_not_fit_into_the_time_gives_way(monkeypatch):
     """`infer` samples without temperatures and gives the reason; `sample_until` raises."""
     i, j = np.array(list(itertools.combinations(range(60), 2))).T
-    graph = mg.FactorGraph([3] * 60, [mg.Potts(i, j, np.where((i + j) % 3, 0.2, -0.2))])
+    graph = mg.FactorGraph([20] * 60, [mg.Potts(i, j, np.where((i + j) % 3, 0.2, -0.2))])
     monkeypatch.setattr("minigibbs.samplers.tempering.copies.COPY_SECONDS", 1.0)
     answer = mg.infer(graph, "1s", seed=1, **QUIET)
     assert answer.method == "PoissonGibbs()"
     assert "laying out 16 temperatures of this graph takes about" in answer.reason
-    weak = mg.FactorGraph([3] * 60, [mg.Potts(i, j, 0.001)])
+    weak = mg.FactorGraph([20] * 60, [mg.Potts(i, j, 0.001)])
     answer = mg.infer(weak, "1s", seed=1, exact=False, **QUIET)
     assert answer.log_z is None
     assert "there is no log Z" in answer.reason

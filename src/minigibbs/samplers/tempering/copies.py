@@ -99,7 +99,7 @@ class Copies(FactorGraph):
         )
         current().require(
             lanes * COPY_SECONDS * entries,
-            f"laying out {lanes} temperatures of this graph",
+            f"laying out {lanes} temperature{'s' if lanes > 1 else ''} of this graph",
             "give more time, or use a sampler without temperatures",
         )
         vars(self).update(

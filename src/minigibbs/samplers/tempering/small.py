@@ -292,7 +292,7 @@ def _choose_alone(size, weights, scale, bits, key0, key1, replica, variable, swe
 @literal
 def _update_serial(data, block, place, key0, key1, slot, beta, sweep, replicas, weights):
     """Update one variable at one level, with the bits and the sums of `_update_row`."""
-    colors, origin, size = data.model.colors, data.place[slot], block.size
+    colors, origin, size = data.model.colors, data.place[slot], block["size"]
     variable, begin = colors.variable[place], colors.first[place]
     for v in range(size):
         weights[v] = colors.base[begin + v]
