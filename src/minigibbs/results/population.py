@@ -81,8 +81,10 @@ class Population:
         wanted = FEW * float(self.family_size[-1])
         if self.size >= wanted:
             return None
+        alive, replicas = int(self.families[-1]), len(self.states)
+        what = "few families survive" if 2 * alive < replicas else "the population is small"
         return (
-            f"few families survive: {self.families[-1]:,} of {len(self.states):,} replicas, mean "
+            f"{what}: {alive:,} families of {replicas:,} replicas, mean "
             f"square family size {self.family_size[-1]:,.1f}; errors may be too small, use a "
             f"population of at least {wanted:,.0f}, or more sweeps per temperature"
         )
