@@ -129,6 +129,8 @@ def test_few_families_are_warned_of():
     assert "few families survive" in answer.warnings[0]
     assert f"{answer.population.families[-1]:,} of 160 replicas" in str(answer)
     assert not annealed(SIGNS, population=2000).warnings
+    small = annealed(mg.FactorGraph([2] * 3, []), population=20).warnings
+    assert "the population is small: 96 of 96 replicas" in small[0]
 
 
 def test_populations_grow_until_errors_are_small():

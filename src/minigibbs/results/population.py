@@ -84,7 +84,7 @@ class Population:
         alive, replicas = int(self.families[-1]), len(self.states)
         what = "few families survive" if 2 * alive < replicas else "the population is small"
         return (
-            f"{what}: {alive:,} families of {replicas:,} replicas, mean "
+            f"{what}: {alive:,} of {replicas:,} replicas, mean "
             f"square family size {self.family_size[-1]:,.1f}; errors may be too small, use a "
             f"population of at least {wanted:,.0f}, or more sweeps per temperature"
         )
