@@ -1,10 +1,9 @@
 """Entity resolution in a table of people: a probability for every pair of records.
 
 A made-up table has several records of each person: misspelled, moved, married, with empty fields, a
-few with a namesake in the same home. Each record is a variable, whose value is the person to whom
-it belongs. Records attract or repel depending on how well their fields agree. The initial weights
-are Fellegi and Sunter's log-odds. They are then learned from a table with a known answer, since
-pairs of records are not independent.
+few with a namesake in the same home. The value of a record's variable is the person to whom it
+belongs. Records attract or repel depending on how well their fields agree. The initial weights are
+Fellegi and Sunter's log-odds. They are then learned, since pairs of records are not independent.
 """
 
 import difflib

@@ -367,7 +367,7 @@ def small_memory(monkeypatch):
 TOO_LARGE = {
     "all pairs": lambda: mg.models.curie_weiss(100_000, 1.0, implicit=False),
     "a grid of all pairs": lambda: mg.models.potts_rbf(side=300, implicit=False),
-    "a lattice": lambda: mg.models.ising_lattice(10_000, 1.0),
+    "a lattice": lambda: mg.models.ising_lattice(10_000, 1.0, implicit=False),
     "tables": lambda: mg.models.random_tables(factors=10, arity=20, states=10),
     "tables of many axes": lambda: mg.models.random_tables(factors=2, arity=70, states=2),
     "draws": lambda: sample(chain(), updates=10**9, thin=1, record="draws"),

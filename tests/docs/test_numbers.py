@@ -19,7 +19,12 @@ QUOTES = [
         "gpu_ladders",
         r"16\^3, \+-1, 73 temperatures, 256 ladders \| 1\.55e\+11",
     ),
-    ("README.md", "8,192 x 8,192 spins at 1.1e12", "gpu_lattices", r"8,192 x 8,192 \| 1\.06e\+12"),
+    (
+        "README.md",
+        "8,192 x 8,192 spins runs at 1.1e12",
+        "gpu_lattices",
+        r"8,192 x 8,192 \| 1\.06e\+12",
+    ),
     ("README.md", "Grids_15 take 0.5 s", "exact", r"Grids_15[^|]* \| 0\.4[5-9]"),
     ("docs/comparison.md", "27 times as long in", "elimination", r"\b27"),
     ("docs/comparison.md", "takes 211 ns at 400", "flagship", r"10\.2x \(211 ns\)"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.exact import contraction, elimination, ordering
+from minigibbs.exact import contraction, elimination, ordering, preparation
 from minigibbs.exact.elimination import EliminationTree
 from minigibbs.exact.ordering import Order, order_variables
 from minigibbs.exact.plan import make_plan
@@ -78,7 +78,7 @@ def test_other_weights_and_evidence_reuse_the_plan(monkeypatch):
         made.append(arguments)
         return order_variables(*arguments)
 
-    monkeypatch.setattr(elimination, "order_variables", noted)
+    monkeypatch.setattr(preparation, "order_variables", noted)
     first = EliminationTree.of(graph)
     assert EliminationTree.of(graph.with_parameters({"J": [1.0, 2.0, 3.0, 4.0]})).plan is first.plan
     one = EliminationTree.of(graph.condition({0: 1}))
@@ -93,8 +93,8 @@ def test_a_search_begins_with_the_latest_order(monkeypatch):
         made.append(arguments)
         return order_variables(*arguments)
 
-    monkeypatch.setattr(elimination, "order_variables", noted)
-    monkeypatch.setattr(elimination, "_ALIKE", 0.0)
+    monkeypatch.setattr(preparation, "order_variables", noted)
+    monkeypatch.setattr(preparation, "_ALIKE", 0.0)
     graph = grid(4)
     first = EliminationTree.of(graph)
     EliminationTree.of(graph.condition({0: 1}))

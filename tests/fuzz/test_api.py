@@ -29,7 +29,7 @@ def test_every_public_callable_is_a_target():
 
 
 def test_harm_is_found_and_counted():
-    results = api.run(["1 / 0", "os._exit(3)", "[k for k in iter(int, 1)]", "mg.Gibbs()"], 2.0)
+    results = api.run(["1 / 0", "os._exit(3)", "sum(iter(int, 1))", "mg.Gibbs()"], 2.0)
     assert dict(results.counts) == {"foreign": 1, "crash": 1, "hang": 1, api.OK: 1}
     assert any("ZeroDivisionError" in what for what in results.found)
     assert "    1 / 0" in results.table()

@@ -680,7 +680,7 @@ def test_errors_do_not_depend_on_units():
 def test_what_never_happens_has_no_small_error():
     """Its weight goes to minus infinity, where no state has information about it."""
     graph = mg.FactorGraph([3], [mg.Unary([0], [-40.0, 0.0, 0.0], name="h")])
-    with pytest.warns(UserWarning, match=r"'h'\[0\] to minus infinity"):
+    with pytest.warns(UserWarning, match=r"'h'\[0\] is minus infinity"):
         fit = learn(graph, [[1], [2], [2]], "exact", steps=0)
     assert fit.errors["h"][0] == np.inf
     assert fit.errors["h"][1] < 1
@@ -783,7 +783,7 @@ def test_separation_is_said():
         fit = learn(graph, rows, steps=20)
     assert [str(warning.message) for warning in seen] == list(fit.warnings)
     assert "'same'[0] is infinity" in fit.warnings[0]
-    assert "'both'[0] to minus infinity" in fit.warnings[1]
+    assert "'both'[0] is minus infinity" in fit.warnings[1]
     quiet = learn(graph, rows, steps=200, l2=0.1)  # converged: no other warning
     assert quiet.warnings == ()
 

@@ -455,7 +455,9 @@ def test_a_disk_that_is_full_before_the_run_begins(folder, monkeypatch, name):
         original(path, write)
 
     monkeypatch.setattr(files, "write_whole", write_whole)
-    with pytest.raises(mg.SampleError, match=r"cannot write the checkpoint.*No space left.*room"):
+    with pytest.raises(
+        mg.SampleError, match=r"cannot write the checkpoint.*No space left.*free space"
+    ):
         sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     monkeypatch.undo()
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)  # now there is space

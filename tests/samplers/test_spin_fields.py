@@ -88,5 +88,5 @@ def test_resumed_runs_have_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_describing_says_so():
-    assert "when a value changes" in SAMPLER.describe(GLASS)
+    assert "cached fields" in SAMPLER.describe(GLASS)
     assert SAMPLER.operations(GLASS)["write"] < 30

@@ -18,6 +18,7 @@ from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.graph.prepared import SHARED, STORE, share
+from minigibbs.system import memory
 from minigibbs.system.arrays import to_scalar
 from minigibbs.system.boundary import checked
 
@@ -256,7 +257,9 @@ class FactorGraph(Frozen):
         for variable, given in likelihoods.items():
             number = self.domains.index(variable)
             rule = f"likelihoods of {self.domains.describe(number)} must be numbers of at least 0"
-            values = as_array(given, "iuf", rule).astype(np.float64)
+            given = as_array(given, "iuf", rule)
+            memory.require(4 * 8 * given.size, "likelihoods of a variable", "give fewer values")
+            values = given.astype(np.float64)
             if values.shape != (int(self.sizes[number]),):
                 raise GraphError(f"{rule}, one per value; got shape {values.shape}")
             if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):

@@ -287,7 +287,7 @@ def sum_pairs(rows, weight, scale, absolute, sums):
     whether all rows are as short as NumPy adds in order.
     """
     for i in range(len(rows)):
-        start, end = rows[i].start, rows[i].pair_end
+        start, end = rows[i]["start"], rows[i]["pair_end"]
         if end - start > IN_ORDER:
             return False
         rest, first = 0.0, 0.0

@@ -51,10 +51,13 @@ def hidden_phase(graph: FactorGraph, run: Run) -> Mode | None:
     marginals = run.known_marginals
     if marginals is None or marginals.sweeps < LEAST_SWEEPS or run.energy is None:
         return None
-    free, rows = np.flatnonzero(~marginals.fixed), graph.packed.rows
+    free = np.flatnonzero(~marginals.fixed)
+    if len(free) > _MOST_VARIABLES or run.energy.shape[1] < _LEAST_ENERGIES:
+        return None
+    rows = graph.packed.rows
     work = len(free) + int((rows["end"] - rows["pair_end"])[free].sum())
     sweeps = min(_EVALUATIONS // max(work, 1), _SWEEPS[1])
-    if sweeps < _SWEEPS[0] or len(free) > _MOST_VARIABLES or run.energy.shape[1] < _LEAST_ENERGIES:
+    if sweeps < _SWEEPS[0]:
         return None
     search = Search(graph.packed, ~marginals.fixed, run.state[0].astype(np.int64))
     return _found(graph, run, marginals, search, free, sweeps)

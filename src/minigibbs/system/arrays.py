@@ -62,7 +62,8 @@ def to_scalar(given: Any) -> Any:
     (2, 'yes')
     """
     found = to_numpy(given)
-    return found.item() if isinstance(found, np.ndarray) and not found.ndim else given
+    plain = isinstance(found, np.ndarray) and not np.ma.is_masked(found)
+    return found.item() if plain and not found.ndim else given
 
 
 def _widened(given: Any) -> Any:

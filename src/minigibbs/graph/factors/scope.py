@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
+from minigibbs.system import memory
 
 
 def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | None = None) -> Any:
@@ -34,6 +35,8 @@ def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | Non
         if whole.dtype != object:
             return _read_numbers(kind, whole)
         arrays = [whole[:, k] for k in range(whole.shape[1])]
+    numbers = len(arrays[0]) * len(arrays)
+    memory.require(4 * numbers, f"{kind}: {numbers:,} variables of factors", "use fewer factors")
     for column in arrays:
         bad = np.flatnonzero(_not_variables(column))
         if len(bad):

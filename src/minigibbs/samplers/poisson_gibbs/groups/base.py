@@ -96,11 +96,13 @@ class Kind(NamedTuple):
     energy_cost: Callable[[Any], float] | None  # predicted ns per energy
 
 
-def no_begin(data: Any, chain: Any) -> None:
+@kernel
+def no_begin(data, chain):
     """Do nothing: the group has no running sums; compiled code only."""
 
 
-def no_note(data: Any, chain: Any, i: int, new: int) -> None:
+@kernel
+def no_note(data, chain, i, new):
     """Do nothing: the group has no running sums; compiled code only."""
 
 
@@ -109,8 +111,8 @@ class Draws(NamedTuple):
 
     draw: Any  # (data, chain, i, mode, size, touched) -> touched
     copy: Any = None  # (data, copies, number) -> the data of one scaled copy
-    begin: Any = kernel(no_begin)  # (data, chain): initialize the running sums, for a new state
-    note: Any = kernel(no_note)  # (data, chain, i, new): update them, before the state changes
+    begin: Any = no_begin  # (data, chain): initialize the running sums, for a new state
+    note: Any = no_note  # (data, chain, i, new): update them, before the state changes
     space: Callable[[Any], tuple[int, int]] = lambda data: (0, 0)  # lengths in `carried`, `scratch`
 
 
