@@ -198,7 +198,9 @@ class Options:
         else:
             few = "draws" in kept or reference is not None or record.temperatures
             most = _most_records(rows * (width + 1), few or not backend.in_threads)
-            least = observing_every(graph, sampler, len(observe), scan == CHROMATIC)
+            least = 1
+            if most > DEFAULT_RECORDS:
+                least = observing_every(graph, sampler, len(observe), scan == CHROMATIC)
             sweep = max(graph.free, 1)
             thin = _thin(None if length is None else updates, sweep, most, least)
             thin = -(-thin // sweep) * sweep if sweeps else thin
