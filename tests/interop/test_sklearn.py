@@ -362,13 +362,11 @@ def test_wide_models_are_sampled():
     assert found == pytest.approx(exact, abs=0.06)  # 10,000 correlated draws: above 5 deviations
 
 
-def test_masked_cells_and_strange_seeds_are_refused():
-    rows = np.ma.array([[0, 0], [1, 1], [0, 1]], mask=np.eye(3, 2))
-    with pytest.raises(mg.LearnError, match=r"filled\(np.nan\)"):
-        CategoricalImputer().fit(rows)
+def test_strange_seeds_are_refused():
+    rows = [[0, 0], [1, 1], [0, 1]]
     for seed in (np.timedelta64(1, "D"), -1):
         with pytest.raises(mg.LearnError, match="random_state"):
-            BoltzmannMachine(steps=2, random_state=seed).fit(rows.data)
+            BoltzmannMachine(steps=2, random_state=seed).fit(rows)
 
 
 def test_hidden_units_that_do_not_fit_into_memory_are_refused():

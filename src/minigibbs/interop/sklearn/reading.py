@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from minigibbs.errors import LearnError, MissingDependencyError
-from minigibbs.graph.checks import has_masked
 from minigibbs.system import memory
 from minigibbs.system.boundary import Check
 from minigibbs.system.frames import as_column, column_of, has_columns, names_of, with_cells
@@ -103,8 +102,6 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
                 f"of {least} is required by {type(estimator).__name__}."
             )
         return Given(X, columns)
-    if has_masked(X):
-        raise LearnError("X must not have masked values; use X.astype(float).filled(np.nan)")
     array = validate_data(
         estimator,
         _unmasked(X),
