@@ -179,7 +179,7 @@ def _checkpoints():
 
 def resume(folder, files):
     """Continue a run whose remaining length was reduced."""
-    return mg.resume(folder, sweeps=1, max_time=0.02, threads=1, progress=False)
+    return mg.resume(folder, sweeps=1, max_time=0.2, threads=1, progress=False)
 
 
 def _answers():
