@@ -177,9 +177,12 @@ def _checkpoints():
     return [in_folder(kind) for kind in kinds]
 
 
+LIMIT = 0.02  # seconds to resume a changed checkpoint; a valid one may need longer
+
+
 def resume(folder, files):
     """Continue a run whose remaining length was reduced."""
-    return mg.resume(folder, sweeps=1, max_time=0.2, threads=1, progress=False)
+    return mg.resume(folder, sweeps=1, max_time=LIMIT, threads=1, progress=False)
 
 
 def _answers():
