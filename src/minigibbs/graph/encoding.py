@@ -13,7 +13,7 @@ from minigibbs.graph.factors import KINDS
 from minigibbs.graph.graph import FactorGraph
 
 _PER_VARIABLE = ("sizes", "evidence")
-_COUNT = "variables"  # if an array has one number for all of so many variables
+_COUNT = "variables"  # the number of variables, if an array has one number for all of them
 _RENAMED = {"energy": "log_potential"}  # arguments of files before 0.3
 
 

@@ -45,7 +45,7 @@ _GROWTH = 8  # largest ratio of the lengths of consecutive segments
 _BEYOND = 0.5  # seconds of climbing allowed after the time limit or a signal
 _ROUNDED = 1e-12  # share of the largest range: smaller gains may be rounding errors
 _CACHING = 0.25  # share of the remaining time that may be spent on cached fields
-_TWINS, _PAST, _FORGOTTEN = 2, 8, 0.3  # states, sweeps, and a correlation after so many sweeps
+_TWINS, _PAST, _FORGOTTEN = 2, 8, 0.3  # states, sweeps, and a correlation after these sweeps
 _FORGETTING, _MOST_VARIABLES = 0.05, 50_000  # limits of that test: share of the time, variables
 _MOBILE, _FROZEN = 0.5, 1e-4  # share of the highest flip rate; a flip rate
 

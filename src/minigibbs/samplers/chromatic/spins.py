@@ -43,6 +43,16 @@ def spin_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> S
     return spin_layout(graph, heavy)[0]
 
 
+def _read_only(places: Any, base: Any, target: Any, weight: Any) -> SpinColors:
+    """Gather the arrays of a layout, which nothing may change."""
+    data = SpinColors(
+        places.ends, places.blocks, places.block_ends, places.variable, base, target, weight
+    )
+    for array in data:
+        array.setflags(write=False)
+    return data
+
+
 def _all_pairs(graph: FactorGraph) -> SpinColors | None:
     """Lay out all pairs of a graph without evidence in two passes; None if rows are long.
 
@@ -70,18 +80,7 @@ def _all_pairs(graph: FactorGraph) -> SpinColors | None:
         len(places.blocks),
         total // _WORTH,
     )
-    data = SpinColors(
-        places.ends,
-        places.blocks,
-        places.block_ends,
-        places.variable,
-        base[places.variable].astype(kind),
-        target,
-        weight,
-    )
-    for array in data:
-        array.setflags(write=False)
-    return data
+    return _read_only(places, base[places.variable].astype(kind), target, weight)
 
 
 @literal_entry
@@ -138,18 +137,7 @@ def spin_layout(
         (places.place[entries.target], 2.0 * entries.weight, entries.pair),
         (np.uint32, kind, np.int64),
     )
-    data = SpinColors(
-        places.ends,
-        places.blocks,
-        places.block_ends,
-        places.variable,
-        base[places.variable].astype(kind),
-        target,
-        weight,
-    )
-    for array in data:
-        array.setflags(write=False)
-    return data, origin
+    return _read_only(places, base[places.variable].astype(kind), target, weight), origin
 
 
 class _Pairs(NamedTuple):
