@@ -26,11 +26,21 @@ from typing import NamedTuple
 
 import minigibbs as mg
 from tests.fuzz.limits import limited_memory, seconds_used
-from tests.fuzz.values import ALWAYS, INSTANCES, NAMES, POOL, RESULTS, VALID, by_annotation
+from tests.fuzz.values import (
+    ALWAYS,
+    INSTANCES,
+    NAMES,
+    OPTIONAL,
+    POOL,
+    RESULTS,
+    VALID,
+    by_annotation,
+)
 
 OK, WARNED, REFUSED, SYSTEM = "ok", "warning", "our error", "error of the file system"
 ESTIMATOR = "error of scikit-learn"  # its contract requires its own errors for tables
-HARMLESS = (OK, WARNED, REFUSED, SYSTEM, ESTIMATOR)
+ABSENT = "not installed"  # the argument is an object of a library that is not installed
+HARMLESS = (OK, WARNED, REFUSED, SYSTEM, ESTIMATOR, ABSENT)
 PATIENCE = 60.0  # processor seconds per call, compilation included
 _WALL = 600.0  # seconds per call, on a shared machine
 # Methods that only the library calls, with its own results: the interface of extensions.
@@ -174,6 +184,8 @@ def outcome(text: str) -> str:
         except BaseException as error:
             if _of_estimators(error):
                 return ESTIMATOR
+            if isinstance(error, NameError) and error.name in OPTIONAL:
+                return ABSENT
             return f"foreign: {type(error).__name__} in {_place(error)}: {_line(error)}"
     return WARNED if caught else OK
 

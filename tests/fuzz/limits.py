@@ -1,18 +1,28 @@
 """Limits of a process, if the system supports them."""
 
+import ctypes
 import math
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MEMORY = 2**30  # bytes that reading a few kB may take, far more than needed
+_THREAD = 2**24  # address space of a thread: its stack, beside its part of the one arena
+_ARENA_MAX = -8  # the C library's number of the parameter for the count of arenas
 
 
 @contextmanager
 def limited_memory(more: int = MEMORY) -> Iterator[None]:
-    """Limit the memory of this process to `more` bytes beyond its present size."""
+    """Limit the memory of this process to `more` bytes beyond its present size.
+
+    The limit counts address space. The GNU C library reserves 64 MiB of it for an arena of each
+    thread unless all threads share one, so that the limit would depend on the number of cores.
+    """
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+    more += _THREAD * (os.cpu_count() or 1)
     size, (soft, hard) = Path("/proc/self/statm"), resource.getrlimit(resource.RLIMIT_AS)
     if size.exists():
         limit = int(size.read_text().split()[0]) * resource.getpagesize() + more

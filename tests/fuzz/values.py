@@ -166,6 +166,11 @@ def _names() -> dict:
 
 
 NAMES = _names()
+# Names of objects of other libraries. They are absent from `NAMES` without these libraries.
+OPTIONAL = frozenset(
+    "reader annealer imputer repairer machine restricted fit_imputer fit_repairer fit_machine "
+    "fit_restricted cubic cqm constrained bqm dqm nx markov gum".split()
+)
 globals().update(NAMES)  # for reproducers
 
 # Wrong values for most parameters: types, sizes, numbers, text and unexpected classes.

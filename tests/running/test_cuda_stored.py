@@ -158,10 +158,18 @@ def own():
     """Function of a user."""
 
 
+def generated():
+    """Return a function without a module, as Numba generates for some of its own."""
+    exec("def function(): ...", made := {})
+    made["function"].__module__ = None
+    return made["function"]
+
+
 @pytest.mark.parametrize(
     "value",
     [
         own,
+        generated(),
         numba.njit(own),
         Own,
         types.NamedTuple((WORDS,), Own),
@@ -169,7 +177,7 @@ def own():
         np.zeros(3),
         object(),
     ],
-    ids=["function", "compiled", "class", "data", "data within", "array", "object"],
+    ids=["function", "generated", "compiled", "class", "data", "data within", "array", "object"],
 )
 def test_what_a_user_wrote_is_never_stored(folder, value):
     """Its source is not compared, so the old version of an edited function would run."""

@@ -300,3 +300,32 @@ def test_numbers_of_numpy_become_those_of_python(kind):
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
     expected = str(mg.theory.lemma_2_sharper(graph, delta=2.0, failure=0.5))
     assert str(mg.theory.lemma_2_sharper(graph, delta=kind(2), failure=0.5)) == expected
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        MemoryError(),
+        MemoryError("Unable to allocate 9 EiB"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_memory_that_runs_out_is_our_error(failure):
+    @checked(SampleError)
+    def fill(count: int) -> None:
+        raise failure
+
+    with pytest.raises(mg.TooLargeError, match=r"^fill: the memory of this .* ran out") as info:
+        fill(3)
+    assert info.value.__cause__ is failure
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no"), mg.TooLargeError("ours"), KeyError("k")])
+def test_other_failures_pass_the_boundary(failure):
+    @checked(SampleError)
+    def fail(count: int) -> None:
+        raise failure
+
+    with pytest.raises(type(failure)) as info:
+        fail(3)
+    assert info.value is failure

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from minigibbs.errors import MinigibbsError, SampleError
+from minigibbs.errors import MinigibbsError, SampleError, TooLargeError
 from minigibbs.system.arrays import is_foreign, to_numpy
 from minigibbs.system.text import printable
 
@@ -47,6 +47,7 @@ _ARRAYS = (np.ndarray, np.generic, str, list, tuple)
 _SERIES = (list, tuple, np.ndarray, Sequence, KeysView, ValuesView)  # ordered containers
 _UNORDERED = (str, bytes, bytearray, Mapping)
 _BRIEF = (int, float, str, bytes, list, tuple, dict, set, np.generic)  # with a short repr
+_NO_THREAD = "can't start new thread"  # Python's text if the system has no memory for its stack
 _REMEDIES = {
     "FactorGraph": "build one with mg.FactorGraph, mg.models or mg.read",
     "Run": "mg.sample and mg.sample_until return one",
@@ -140,7 +141,13 @@ def _wrapped(function: Any, error: type[MinigibbsError], title: str) -> Any:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = check(args, kwargs)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except (MemoryError, RuntimeError) as failure:
+            exhausted = check.exhausted(failure)
+            if exhausted is None:
+                raise
+            raise exhausted from failure
 
     # doctest finds only functions with the globals of their module.
     copy = types.FunctionType(
@@ -183,6 +190,18 @@ class Check:
             if not _accepts(expected.get(name, self.options), value):
                 self._refuse(name, value)
         return args, kwargs
+
+    def exhausted(self, failure: Exception) -> TooLargeError | None:
+        """Return our error for memory that ran out during the call; None for other failures."""
+        if isinstance(failure, MinigibbsError):
+            return None
+        if not isinstance(failure, MemoryError) and _NO_THREAD not in str(failure):
+            return None
+        reason = f" ({failure})" if str(failure) else ""
+        return TooLargeError(
+            f"{self.title}: the memory of this process ran out{reason}; ask for less, raise its "
+            "limit, or use a machine with more memory"
+        )
 
     def _own(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -34,6 +34,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.frames import missing_in
 
 _CHUNK = 2**22  # marginal probabilities that are computed at a time
+_HEADER = 128  # bytes of an array without its content
 _WARM, _SWEEPS = 20, 200  # sweeps of chains, if exact inference is too large
 
 
@@ -264,6 +265,9 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if n_samples < 1:
             raise LearnError(f"n_samples must be at least 1, got {n_samples}")
         given, codes, missing = self._encoded(X)
+        memory.require(
+            (codes.nbytes + _HEADER) * float(n_samples), "the completed tables", "lower n_samples"
+        )
         rng = np.random.default_rng(random_of(self.random_state).randint(2**31 - 1))
         rows = np.flatnonzero((codes == FREE).any(axis=1))
         found = []

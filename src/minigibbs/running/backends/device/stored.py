@@ -157,7 +157,7 @@ def _type_identity(kind: Any) -> Any:
 
 def _function_identity(function: FunctionType) -> Any:
     """Describe its location and captured values; `SOURCES` covers this package's sources."""
-    if not function.__module__.startswith(_OURS):
+    if not (function.__module__ or "").startswith(_OURS):  # generated functions have no module
         raise UnstoredError(function.__qualname__)
     captured = tuple(cell.cell_contents for cell in function.__closure__ or ())
     line = function.__code__.co_firstlineno
