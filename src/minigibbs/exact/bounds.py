@@ -27,6 +27,7 @@ from minigibbs.errors import SampleError
 from minigibbs.exact.costs import cost_functions
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Delayed
 from minigibbs.system.watch import current
 
 _ENTRIES = 1 << 16  # per table
@@ -112,11 +113,12 @@ def log_z_bounds(
     parts = [Part(scope, -table) for scope, table in costs]
     sizes = graph.sizes.tolist()
     chosen = greedy(parts, sizes) if order is None else list(order)
-    upper = constant + _eliminate(parts, sizes, chosen, entries, upper=True)
-    lower = constant + _eliminate(parts, sizes, chosen, entries, upper=False)
-    if state is None:
-        state = _decoded(parts, sizes, chosen, min(entries, _DECODED))
-    lower = max(lower, constant + _fixed(parts, sizes, np.asarray(state).tolist(), entries))
+    with Delayed("bounding log Z"):
+        upper = constant + _eliminate(parts, sizes, chosen, entries, upper=True)
+        lower = constant + _eliminate(parts, sizes, chosen, entries, upper=False)
+        if state is None:
+            state = _decoded(parts, sizes, chosen, min(entries, _DECODED))
+        lower = max(lower, constant + _fixed(parts, sizes, np.asarray(state).tolist(), entries))
     if upper == -math.inf:
         return Bounds(-math.inf, -math.inf)
     margin = 1e-9 * (1.0 + abs(constant) + abs(upper))  # rounding of sums

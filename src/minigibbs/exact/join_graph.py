@@ -20,6 +20,7 @@ from minigibbs.exact.bounds import Part, greedy, product
 from minigibbs.exact.costs import cost_functions
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Delayed
 from minigibbs.system.watch import current
 
 _ENTRIES = 1 << 12  # per cluster
@@ -107,13 +108,14 @@ def propagate(
     constant, costs = cost_functions(graph)
     sizes = graph.sizes.tolist()
     parts = [Part(scope, -table) for scope, table in costs]
-    join = _JoinGraph(parts, sizes, greedy(parts, sizes), entries)
-    before, change, made = join.marginals(), math.inf, 0
-    while made < sweeps and change > tol:
-        join.sweep(_DAMPING if made else 0.0)
-        after, made = join.marginals(), made + 1
-        change = max((float(np.abs(a - b).max()) for a, b in zip(after, before, strict=True)))
-        before = after
+    with Delayed("propagating messages"):
+        join = _JoinGraph(parts, sizes, greedy(parts, sizes), entries)
+        before, change, made = join.marginals(), math.inf, 0
+        while made < sweeps and change > tol:
+            join.sweep(_DAMPING if made else 0.0)
+            after, made = join.marginals(), made + 1
+            change = max((float(np.abs(a - b).max()) for a, b in zip(after, before, strict=True)))
+            before = after
     square = np.zeros((len(sizes), max(sizes)))
     for row, marginal in zip(square, before, strict=True):
         row[: len(marginal)] = marginal

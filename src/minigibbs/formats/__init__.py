@@ -24,6 +24,7 @@ from minigibbs.formats import (
 )
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Delayed
 
 
 def _packed(ending: str, module: ModuleType) -> dict[str, ModuleType]:
@@ -86,7 +87,8 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
         if option not in taken:
             takes = f"takes {', '.join(taken)}" if taken else "takes no options"
             raise FormatError(f"{path}: reading this format {takes}; got {option}")
-    return module.read(path, **options)  # type: ignore[no-any-return]
+    with Delayed(f"reading {Path(path).name}"):
+        return module.read(path, **options)  # type: ignore[no-any-return]
 
 
 @checked(FormatError)
@@ -114,7 +116,8 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     <FactorGraph: 2 variables; factors: 1 ising>
     """
     module = _format(path)
-    module.write(graph.with_pairs() if module is not native else graph, path)
+    with Delayed(f"writing {Path(path).name}"):
+        module.write(graph.with_pairs() if module is not native else graph, path)
 
 
 def _format(path: str | os.PathLike[str]) -> ModuleType:

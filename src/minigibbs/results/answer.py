@@ -35,6 +35,7 @@ from minigibbs.results.run import Run, check_model
 from minigibbs.results.tables import write_as_named
 from minigibbs.system import files
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Delayed
 from minigibbs.system.text import printable
 
 FORMAT = "minigibbs-answer-1"
@@ -162,7 +163,9 @@ class Answer(Result):
         array([[0.303, 0.197],
                [0.197, 0.303]])
         """
-        return joint_marginal(self._model(), [self.domains.index(v) for v in variables])
+        graph, numbers = self._model(), [self.domains.index(v) for v in variables]
+        with Delayed(f"eliminating all but {len(numbers)} variables"):
+            return joint_marginal(graph, numbers)
 
     def probability(self, evidence: Mapping[int | str, Any]) -> float:
         """Compute the exact probability that some variables have given values.
@@ -197,7 +200,8 @@ class Answer(Result):
             number = self.domains.index(variable)
             if graph.evidence[number] not in (FREE, self.domains.value(number, value)):
                 return 0.0
-        return math.exp(log_evidence(graph, evidence, self.log_z))
+        with Delayed("eliminating variables given the evidence"):
+            return math.exp(log_evidence(graph, evidence, self.log_z))
 
     def likelihood(self, evidence: Mapping[int | str, ArrayLike]) -> float:
         """Compute the exact probability of soft evidence.
@@ -245,7 +249,8 @@ class Answer(Result):
                 )
             with np.errstate(divide="ignore"):
                 logs[number] = np.log(given)
-        found = log_likelihood(graph, logs, self.log_z)
+        with Delayed("eliminating variables given the evidence"):
+            found = log_likelihood(graph, logs, self.log_z)
         if found > _LARGEST_LOG:
             raise SampleError(
                 f"the likelihood is e^{found:.4g}, too large for a number; give smaller ones, of "
@@ -290,7 +295,8 @@ class Answer(Result):
         assert self.log_z is not None, "exact answers have log Z"
         if not numbers:
             return {}, 1.0
-        found, weight = most_probable_values(graph, numbers)
+        with Delayed(f"eliminating all but {len(numbers)} variables"):
+            found, weight = most_probable_values(graph, numbers)
         values = {
             variable: self.domains.values(number)[place]
             for variable, number, place in zip(variables, numbers, found, strict=True)
@@ -341,7 +347,8 @@ class Answer(Result):
             number = self.domains.index(variable)
             if graph.evidence[number] not in (FREE, self.domains.value(number, value)):
                 raise GraphError(f"{self.domains.describe(number)} is observed with another value")
-        return exact_draws(graph.condition(evidence or {}), count, seed, progress=False)
+        with Delayed(f"drawing {count:,} states"):
+            return exact_draws(graph.condition(evidence or {}), count, seed, progress=False)
 
     def _model(self) -> FactorGraph:
         """Return the graph of an exact answer."""

@@ -12,6 +12,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.base import check_zeros
 from minigibbs.system.boundary import checked
+from minigibbs.system.progress import Delayed
 
 
 @checked(SampleError)
@@ -47,7 +48,8 @@ def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
     if graph.implicits:
         raise SampleError("transition: enumeration needs stored factors; use graph.stored()")
     check_zeros(sampler, graph)
-    return sampler.transition(Enumeration(graph))
+    with Delayed("computing the transition matrix"):
+        return sampler.transition(Enumeration(graph))
 
 
 @checked(SampleError)
