@@ -291,3 +291,11 @@ def test_a_gap_of_zero_is_no_baseline():
     locked = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e3)])
     with pytest.raises(mg.SampleError, match="do not connect all states"):
         mg.theory.promise(locked, mg.PoissonGibbs(slowdown=1.5))
+
+
+@pytest.mark.parametrize("lemma", ["lemma_2", "lemma_2_repaired", "lemma_2_sharper"])
+@pytest.mark.parametrize("delta", [1e-200, 1e-320])
+def test_a_tiny_deviation_needs_an_infinite_batch(lemma, delta):
+    graph = mg.FactorGraph([2, 3], [mg.Potts([0], [1], 0.5)])
+    with pytest.raises(mg.SampleError, match="batch must be a finite number, got inf"):
+        getattr(theory, lemma)(graph, delta, 0.1)

@@ -183,7 +183,7 @@ def bernstein_batch(total_energy: float, delta: float, failure: float) -> float:
     This is Lemma 2 with the term of Bernstein's inequality that the paper drops.
     """
     ratio = total_energy / delta
-    spread = (8.0 * ratio**2 + 4.0 / 3.0 * ratio) * math.log(2.0 / failure)
+    spread = (8.0 * ratio * ratio + 4.0 / 3.0 * ratio) * math.log(2.0 / failure)  # may be inf
     return max(spread, 2.0 * total_energy * ratio)
 
 

@@ -277,7 +277,8 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     _check_bounded(graph)
     _check_chance("lemma_2", delta, failure)
     total = graph.stats.total_energy
-    batch = max(8 * total**2 / delta**2 * math.log(2 / failure), 2 * total**2 / delta)
+    ratio = total / delta  # delta**2 may underflow to 0
+    batch = max(8 * ratio * ratio * math.log(2 / failure), 2 * ratio * total)
     return _concentration(graph, batch, delta, failure)
 
 
