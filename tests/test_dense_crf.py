@@ -138,3 +138,12 @@ def test_an_image_scaled_to_one_is_reported():
     mg.models.dense_crf(255 * image, costs=costs)  # warnings are errors here
     mg.models.dense_crf(image, costs=costs, srgb=13 / 255)
     mg.models.dense_crf(image, costs=costs, bilateral_compat=0.0)
+
+
+def test_as_many_labels_as_channels():
+    """Labels and channels then have axes of one length, and the sizes of the image decide."""
+    labels_last, channels_first = np.full((6, 8, 3), 1 / 3), np.zeros((3, 6, 8))
+    with pytest.raises(mg.GraphError, match="labels seem to come last"):
+        mg.models.dense_crf(np.zeros((6, 8, 3)), probabilities=labels_last)
+    with pytest.raises(mg.GraphError, match="channels first"):
+        mg.models.dense_crf(channels_first, probabilities=channels_first + 1 / 3)

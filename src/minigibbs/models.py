@@ -594,7 +594,8 @@ def _wrong_crf(image: tuple[int, ...], name: str, unary: tuple[int, ...]) -> Gra
         f"dense_crf: {name} must be [labels, {height}, {width}] or [labels, {height * width}] for "
         f"an image [height, width, channels] of shape {image}; got shape {unary}"
     )
-    if unary[1:] == image[1:] or unary[1:] == (math.prod(image[1:]),):
+    beside = unary[1:] == image[1:] or unary[1:] == (math.prod(image[1:]),)
+    if beside and image[0] < image[-1]:
         text += ". The image seems to have its channels first: give image.transpose(1, 2, 0)"
     elif unary[:2] == image[:2]:
         text += f". Its labels seem to come last: give {name}.transpose(2, 0, 1)"

@@ -255,3 +255,10 @@ def test_a_likelihood_beyond_all_numbers_is_refused():
     answer = mg.infer(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
     with pytest.raises(mg.SampleError, match="too large for a number"):
         answer.likelihood({0: [1e300, 1e300], 1: [1e300, 1e300]})
+
+
+def test_the_most_probable_explanation_has_all_variables():
+    graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], [1.0, -1.0])], names=["a", "b", "c"])
+    values, probability = mg.infer(graph.condition({"a": 1}), progress=False).most_probable()
+    assert values == {"a": 1, "b": 1, "c": 0}
+    assert probability == pytest.approx(1 / (1 + math.exp(-2)) ** 2)

@@ -106,7 +106,7 @@ CALLS: dict[str, Callable[[Path], bool]] = {
     "infer, exact": lambda _: _finite(
         mg.infer(mg.models.ising_lattice(side=21, beta=0.3, periodic=False), "600s").marginals
     ),
-    "maximize": lambda _: _finite(mg.maximize(_glass(), "60s", **QUIET).energy),
+    "maximize": lambda _: _finite(mg.maximize(_glass(), "60s", chains=2, **QUIET).energy),
     "learn, pcd": lambda _: _fit(steps=10**6),
     "learn, checkpoint": lambda folder: _fit(steps=10**6, checkpoint=folder / "fit", every=0.1),
     "learn, pseudo": lambda _: _fit(method="pseudo", steps=10**6),

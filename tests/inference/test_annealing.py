@@ -151,13 +151,13 @@ def test_later_cycles_cool_where_variables_freeze(no_ladder):
 
 def test_an_annealing_ends_by_time_and_by_signals(no_ladder):
     graph = mg.models.ising_lattice(side=40, beta=1.0)
-    best = mg.maximize(graph, "300ms", seed=1, **QUIET)
+    best = mg.maximize(graph, "300ms", chains=2, seed=1, **QUIET)
     assert best.ended in ("time", "rounds")
     assert best.rounds > 10
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     previous = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        best = mg.maximize(graph, "60s", seed=1, **QUIET)
+        best = mg.maximize(graph, "60s", chains=2, seed=1, **QUIET)
     finally:
         signal.signal(signal.SIGALRM, previous)
     assert best.ended == "interrupted"

@@ -97,7 +97,7 @@ def test_the_evidence_of_the_graph_holds_for_all_rows():
         (np.zeros((2, 3)), "one column for each of 4 variables"),
         ({"a": ["no"], "b": [0, 1]}, "columns of one length"),
         ({"a": ["no"], 0: ["no"]}, "more than one column"),
-        ({"a": ["maybe"]}, "maybe"),
+        ({"a": ["no", "maybe"]}, r"frame, row 1: variable 0 \('a'\).*maybe"),
         ({"z": [1]}, "unknown variable 'z': no such name; names: 'a', .* Leave out columns"),
         ({}, "columns of one length"),
     ],

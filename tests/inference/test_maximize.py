@@ -168,7 +168,7 @@ def test_a_seed_fixes_the_result():
 
 
 def test_time_ends_the_search():
-    best = mg.maximize(ZOO["ising"], "50ms", seed=1, **QUIET)
+    best = mg.maximize(ZOO["ising"], "50ms", chains=2, seed=1, **QUIET)
     assert best.rounds >= 8
     assert best.energy == pytest.approx(ZOO["ising"].energy(all_states(ZOO["ising"])).min())
 
@@ -188,7 +188,7 @@ def test_the_seconds_of_a_search_leave_out_compiling(monkeypatch):
 
 def test_the_choice_is_explained():
     """Tempering if its rounds fit into the time, else annealing, as for many spins."""
-    best = mg.maximize(ZOO["ising"], "100ms", seed=1, threads=1, **QUIET)
+    best = mg.maximize(ZOO["ising"], "100ms", chains=1, seed=1, **QUIET)
     assert best.method == "tempering"
     assert "fit into the time" in best.reason
     assert best.chains == 1
@@ -198,6 +198,29 @@ def test_the_choice_is_explained():
     assert best.method == "annealing"
     assert best.to_dict()["reason"] == best.reason != ""
     assert mg.maximize(ZOO["ising"], rounds=2, seed=1, **QUIET).chains == 4
+
+
+def test_a_graph_of_low_treewidth_is_not_searched():
+    best = mg.maximize(ZOO["ising"], "60s", **QUIET)
+    assert (best.method, best.ended, best.proven) == ("elimination", "proven", True)
+    assert best.energy == pytest.approx(ZOO["ising"].energy(all_states(ZOO["ising"])).min())
+    assert "chains" not in str(best)
+    for options in ({"rounds": 2}, {"chains": 2, "max_time": "0.2s"}):
+        best = mg.maximize(ZOO["ising"], beta_range=(0.1, 5.0), seed=1, **options, **QUIET)
+        assert best.method == "tempering"
+        assert not best.proven
+
+
+def test_a_search_without_a_round_warns(monkeypatch):
+    module = importlib.import_module("minigibbs.inference.maximize")
+    search = module.best_states
+
+    def short(*args, **kwargs):
+        return search(*args, **kwargs)._replace(rounds=0, ended="time")
+
+    monkeypatch.setattr(module, "best_states", short)
+    with pytest.warns(UserWarning, match=r"completed no round within max_time=0.2 s.* more time"):
+        mg.maximize(ZOO["ising"], "0.2s", chains=1, seed=1, **QUIET)
 
 
 def test_values_by_name():
@@ -210,7 +233,8 @@ def test_values_by_name():
     best = mg.maximize(graph, rounds=20, seed=1, **QUIET)
     assert best.value("rain") == "yes"
     assert best.value("sky") == best.value(1) == 1
-    assert best.to_dict()["state"] == {"rain": "yes", "sky": 1}
+    assert best.values == best.to_dict()["state"] == {"rain": "yes", "sky": 1}
+    assert "rain=yes, sky=1" in str(best)
     assert "4 of 4 chains" in str(best)
     with pytest.raises(mg.GraphError, match="wind"):
         best.value("wind")
@@ -235,7 +259,7 @@ def test_a_search_anneals_where_temperatures_take_too_long(monkeypatch):
         raise StopError
 
     monkeypatch.setattr(sys.modules[mg.maximize.__module__], "find_levels", slow)
-    best = mg.maximize(ZOO["ising"], "1s", seed=1, **QUIET)
+    best = mg.maximize(ZOO["ising"], "1s", chains=2, seed=1, **QUIET)
     assert (best.method, best.reason) == ("annealing", "temperatures were not found in time")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.inference import proof
+from minigibbs.system.watch import current
 from tests import naive
 from tests.exact.test_zeros import HARD
 from tests.zoo import IMPLICIT, ZOO
@@ -71,3 +72,16 @@ def test_evidence_of_probability_zero_has_no_maximum():
     graph = mg.FactorGraph([2, 2], [same]).condition({0: 0, 1: 1})
     with pytest.raises(mg.GraphError, match="probability 0"):
         mg.maximize(graph, **QUIET)
+
+
+def test_an_elimination_that_takes_too_long_gives_way(monkeypatch):
+    """The deadline of the proof ends the proof, and the search goes on."""
+
+    def endless(graph):
+        while True:
+            current().check()
+
+    monkeypatch.setattr(proof.EliminationTree, "of", endless)
+    best = mg.maximize(ZOO["ising"], "1s", seed=1, progress=False)
+    assert best.method in ("tempering", "annealing")
+    assert best.bound is None

@@ -120,7 +120,7 @@ def test_a_search_keeps_its_best_state(monkeypatch, ended):
     made = signal_in(monkeypatch, searching._Searching, 3, number)
     lattice = mg.models.ising_lattice(side=6, beta=0.5)
     graph = mg.FactorGraph([2] * 36, [*lattice.factors, mg.Unary(range(36), [0.0, 0.3])])
-    best = mg.maximize(graph, "60s", seed=1, **QUIET)
+    best = mg.maximize(graph, "60s", chains=2, seed=1, **QUIET)
     assert best.ended == ended
     assert best.energy == pytest.approx(graph.energy(np.ones(36, dtype=int)))
     assert len(made) == 3
@@ -129,7 +129,7 @@ def test_a_search_keeps_its_best_state(monkeypatch, ended):
 def test_a_search_says_how_it_ended():
     graph = mg.models.ising_lattice(side=4, beta=0.5)
     assert mg.maximize(graph, rounds=20, seed=1, **QUIET).ended == "rounds"
-    assert mg.maximize(graph, 0.2, seed=1, **QUIET).ended == "time"
+    assert mg.maximize(graph, 0.2, chains=2, seed=1, **QUIET).ended == "time"
 
 
 def weak_lattice():

@@ -140,7 +140,10 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
                 continue
             if value not in known:
                 whole = isinstance(value, float) and value.is_integer() and number not in grids
-                known[value] = domains.value(number, int(value) if whole else value)
+                try:
+                    known[value] = domains.value(number, int(value) if whole else value)
+                except GraphError as error:
+                    raise SampleError(f"frame, row {k}: {error}") from None
             rows[k, number] = known[value]
     fixed = graph.evidence != FREE
     against = fixed & (rows != FREE) & (rows != graph.evidence)

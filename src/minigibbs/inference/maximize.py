@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time as clocks
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,7 +21,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.inference.annealing import Annealing, climb, hottest_level
-from minigibbs.inference.proof import proven_by_elimination, proven_by_search
+from minigibbs.inference.proof import SHARE, proven_by_elimination, proven_by_search
 from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.random import streams
@@ -38,7 +39,7 @@ from minigibbs.samplers.tempering.search import search
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.progress import Stage
-from minigibbs.system.watch import StopError, Watch, current
+from minigibbs.system.watch import TIME, StopError, Watch, current
 
 _FIRST_LEVELS = 24
 _PLACES = 200_000  # largest number of variables times levels
@@ -59,6 +60,7 @@ _EQUAL = 1e-9  # relative difference below which energies are equal
 _QUICK, _OVERRATED = 0.02, 20.0  # seconds above which energies are timed; factor of overestimates
 _MOST_STORED = 200_000  # implicit pairs up to which a temperature ladder is prepared
 _CHAINS = 4  # default if a number of rounds is given
+_UNASKED = 0.05  # share of the time for a proof by elimination that was not asked for
 _TRIPS = 10  # least number of rounds per level for tempering
 _STORED_SECONDS = 5e-7  # seconds to store one factor of an implicit group, and to simplify it
 
@@ -82,6 +84,10 @@ def maximize(
     temperature. It is annealed once and tempered for the rest of the time. The best state of all
     temperatures is kept. At the end no change of a single variable can improve it. This is a
     search: it does not prove that no state is better.
+
+    Graphs of low treewidth are not searched. Elimination finds their best state and proves it, if
+    that takes less than a twentieth of the time. With `rounds`, `beta_range` or `chains` the graph
+    is always searched.
 
     If a ladder does not fit into the time or the memory, the graph is annealed instead. Graphs with
     very many implicit pairs are annealed, too. Annealing has one state per chain and no
@@ -111,8 +117,8 @@ def maximize(
         Whether to show progress if stderr is a terminal.
     prove : bool, default False
         Whether to prove that no state is better (`best.bound`, `best.proven`). Elimination proves
-        it at low treewidth. Otherwise toulbar2 is used if `pytoulbar2` is installed; it starts from
-        the state that a search found in a third of the time.
+        it if that takes less than half of the time. Otherwise toulbar2 is used if `pytoulbar2` is
+        installed; it starts from the state that a search found in a third of the time.
 
     Returns
     -------
@@ -133,15 +139,17 @@ def maximize(
     ([1, 1, 0, 0, 1, 1, 0, 0, 1], True)
     """
     clock = Watch()
-    chains = _default_chains(threads, rounds) if chains is None else chains
-    check_counts(chains=chains, threads=threads)
-    limit = durations.seconds(max_time, "max_time")
-    if prove:
+    check_counts(chains=1 if chains is None else chains, threads=threads)
+    limit, entropy = durations.seconds(max_time, "max_time"), entropy_of(seed)
+    warn_of_rounding(graph)
+    free_to_choose = rounds is None and beta_range is None and chains is None
+    if prove or free_to_choose:
         with Stage("looking for a proof by elimination", progress):
-            certain = proven_by_elimination(graph, limit)
+            certain = proven_by_elimination(graph, (SHARE if prove else _UNASKED) * limit)
         if certain is not None:
             return certain
-        limit /= 3
+    limit = limit / 3 if prove else limit - clock.spent
+    chains = _default_chains(threads, rounds) if chains is None else chains
     found = best_states(
         graph,
         limit,
@@ -149,13 +157,18 @@ def maximize(
         beta_range,
         start="random",
         chains=chains,
-        seed=entropy_of(seed),
+        seed=entropy,
         threads=threads,
         progress=progress,
     )
     best = int(found.energies.argmin())
     least = found.energies[best]
-    warn_of_rounding(graph)
+    if found.ended == TIME and not found.rounds and found.method:
+        warnings.warn(
+            f"mg.maximize completed no round within max_time={limit:.3g} s: its state is only a "
+            "local optimum near a random state; give more time",
+            stacklevel=3,
+        )
     maximum = Maximum(
         domains=graph.domains,
         state=found.states[best],

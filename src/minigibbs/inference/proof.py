@@ -21,24 +21,44 @@ from minigibbs.system.watch import StopError, Watch
 
 PROVEN = "proven"
 _SLOWER = 20.0  # time of max-product, relative to sum-product
-_SHARE = 0.5  # share of the time for elimination
+SHARE = 0.5  # share of the time for a proof by elimination that was asked for
+_PART_SECONDS = 2e-6  # per variable and factor, until a search for orders checks the clock
 _DIGITS = 9  # decimals of costs in toulbar2
 _TOP = 2.0**52  # largest cost in units of the last digit
 _GAP = 1e-5  # smaller relative improvements of the cost are not searched
 
 
-def proven_by_elimination(graph: FactorGraph, limit: float) -> Maximum | None:
-    """Return the best state of a graph of low treewidth; None if elimination does not fit."""
-    clock = Watch()
-    try:
-        with Watch(_SHARE * limit):
-            if _SLOWER * EliminationTree.of(graph).seconds > _SHARE * limit:
-                return None
-            state, top = best_state(graph)
-    except (TooLargeError, StopError):
+def proven_by_elimination(graph: FactorGraph, seconds: float) -> Maximum | None:
+    """Return the best state of a graph of low treewidth; None if it takes longer than `seconds`."""
+    parts = len(graph) + sum(map(len, graph.factors))
+    if parts * _PART_SECONDS > seconds:
         return None
+    with Watch() as call:
+        try:
+            with Watch(seconds):
+                if _SLOWER * EliminationTree.of(graph).seconds > seconds:
+                    return None
+                state, top = best_state(graph)
+        except TooLargeError:
+            return None
+        except StopError:  # of the inner watch, unless the whole call must end
+            if call.signal:
+                raise
+            return None
     least = 0.0 - top
-    return Maximum(graph.domains, state, least, clock.spent, 0, 0, 0, PROVEN, bound=least)
+    return Maximum(
+        domains=graph.domains,
+        state=state,
+        energy=least,
+        seconds=call.spent,
+        rounds=0,
+        chains=0,
+        reached=0,
+        ended=PROVEN,
+        method="elimination",
+        reason="its treewidth is low",
+        bound=least,
+    )
 
 
 def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, clock: Watch) -> Maximum:

@@ -7,8 +7,8 @@ import hashlib
 import os
 import pickle
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -178,7 +178,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         `scipy.linalg`. Machine code needs none of it. Numba does it later, where it compiles.
         """
         try:
-            return self._load_overload(sig, target_context)
+            with _compilations.counted():
+                return self._load_overload(sig, target_context)
         except Exception:  # unpickling raises whatever damaged bytes ask for
             with suppress(OSError):
                 Path(self._cache_file._index_path).unlink(missing_ok=True)
@@ -187,7 +188,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save if that is possible; the process has the function in any case."""
         try:
-            super().save_overload(sig, data)
+            with _compilations.counted():
+                super().save_overload(sig, data)
         except (OSError, ValueError):  # no space, or damaged files that cannot be removed
             self.disable()
 
@@ -205,7 +207,8 @@ SOURCES = _sources()  # file names, times and sizes of all compiled code
 class _Compilations(event.Listener):
     """While Numba compiles a function of ours, time is counted and no garbage is collected.
 
-    There is hardly any garbage, and looking for it takes an eighth of the time.
+    There is hardly any garbage, and looking for it takes an eighth of the time. Reading machine
+    code from disk and writing it count as well.
     """
 
     depth = 0  # Numba compiles one function at a time, and those that it calls within
@@ -214,18 +217,33 @@ class _Compilations(event.Listener):
 
     def on_start(self, event: Any) -> None:
         if _is_ours(event):
-            if self.depth == 0:
-                self.was_enabled, self.begun = gc.isenabled(), time.monotonic()
-                gc.disable()
-            self.depth += 1
+            self._begin()
 
     def on_end(self, event: Any) -> None:
         if _is_ours(event):
-            self.depth -= 1
-            if self.depth == 0:
-                Compiling.seconds += time.monotonic() - self.begun
-                if self.was_enabled:
-                    gc.enable()
+            self._end()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the time of a `with` block."""
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        if self.depth == 0:
+            self.was_enabled, self.begun = gc.isenabled(), time.monotonic()
+            gc.disable()
+        self.depth += 1
+
+    def _end(self) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            Compiling.seconds += time.monotonic() - self.begun
+            if self.was_enabled:
+                gc.enable()
 
 
 def _is_ours(event: Any) -> bool:
@@ -233,4 +251,5 @@ def _is_ours(event: Any) -> bool:
     return str(module).startswith("minigibbs.")
 
 
-event.register("numba:compile", _Compilations())
+_compilations = _Compilations()
+event.register("numba:compile", _compilations)

@@ -64,8 +64,9 @@ class PseudoLikelihood:
         self.counted = int(counted)
         if not self.counted:
             raise LearnError(
-                "no variable of the data has all its neighbors observed: the pseudo-likelihood "
-                'is empty; use method="pcd"'
+                "no variable of the data has all its neighbors observed, so there is no "
+                "pseudo-likelihood, which held_out= needs as well; use "
+                'method="pcd" without held_out=, and fit.log_likelihood(rows) for held-out rows'
             )
         rows = float(data.weight.sum())
         return float(total) / rows, slopes.sum(axis=0) / rows

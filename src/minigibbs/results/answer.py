@@ -267,7 +267,8 @@ class Answer(Result):
         Parameters
         ----------
         *variables : int or str
-            The variables, by number or name.
+            The variables, by number or name. Without any, all variables: the most probable
+            explanation.
 
         Returns
         -------
@@ -290,11 +291,14 @@ class Answer(Result):
         >>> values, probability = mg.infer(graph).most_probable("a")
         >>> values, round(probability, 4)
         ({'a': 1}, 0.7311)
+        >>> mg.infer(graph).most_probable()[0]
+        {'a': 1, 'b': 0}
         """
         graph, numbers = self._model(), [self.domains.index(v) for v in variables]
         assert self.log_z is not None, "exact answers have log Z"
-        if not numbers:
-            return {}, 1.0
+        if not variables:
+            variables = tuple(map(self.domains.name, range(len(graph))))
+            numbers = list(range(len(graph)))
         with Delayed(f"eliminating all but {len(numbers)} variables"):
             found, weight = most_probable_values(graph, numbers)
         values = {

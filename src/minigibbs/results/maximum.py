@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
 from minigibbs.system.boundary import checked
+from minigibbs.system.text import printable
 
+_SHOWN = 8  # variables up to which the state is displayed
 _SAME = 1e-6  # relative difference of energies that counts as rounding
 
 
@@ -37,12 +39,11 @@ class Maximum:
     reached : int
         Number of searches that found this energy. A single one of many is little evidence.
     ended : str
-        Reason for the end: "rounds", "time", "interrupted", "terminated", or "proven" with
-        `prove=True`.
+        Reason for the end: "rounds", "time", "interrupted", "terminated", or "proven".
     local_maximum : bool
         Whether no change of one variable improves the state.
     method : str
-        "tempering" or "annealing".
+        "elimination", "tempering" or "annealing".
     reason : str
         Reason for the choice of the method.
     bound : float or None
@@ -81,6 +82,12 @@ class Maximum:
         """The log-potential of the state, as in `graph.log_potential`: minus the energy."""
         return 0.0 - self.energy
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """The value of each variable by its name; `x7` is variable 7 if it has none."""
+        names = (self.domains.name(number) for number in range(len(self.domains)))
+        return {name: self.value(number) for number, name in enumerate(names)}
+
     def value(self, variable: int | str) -> Any:
         """Return the value of one variable: its label, grid point or number.
 
@@ -105,10 +112,9 @@ class Maximum:
         dict
             The fields by name.
         """
-        values = (self.value(number) for number in range(len(self.domains)))
         state = {
-            self.domains.name(number): value.item() if isinstance(value, np.generic) else value
-            for number, value in enumerate(values)
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.values.items()
         }
         return {
             "energy": self.energy,
@@ -125,6 +131,9 @@ class Maximum:
             "state": state,
         }
 
+    def _state_text(self) -> str:
+        return ", ".join(printable(f"{name}={value}") for name, value in self.values.items())
+
     def _bound_text(self) -> str:
         return f"{self.bound:.10g}" + (
             " (proven: no state has a lower energy)" if self.proven else ""
@@ -140,10 +149,11 @@ class Maximum:
         """
         return [
             ("energy", f"{self.energy:.10g}"),
-            ("reached by", f"{self.reached} of {self.chains} chains"),
+            *([("state", self._state_text())] if len(self.domains) <= _SHOWN else []),
+            *([("reached by", f"{self.reached} of {self.chains} chains")] if self.chains else []),
             *([] if self.bound is None else [("bound", self._bound_text())]),
             *([("method", f"{self.method}: {self.reason}")] if self.method else []),
-            ("rounds", f"{self.rounds:,}"),
+            *([("rounds", f"{self.rounds:,}")] if self.chains else []),
             ("seconds", f"{self.seconds:.2f}"),
         ]
 
