@@ -9,7 +9,7 @@ import minigibbs as mg
 from minigibbs.explanation import costs, trials
 from minigibbs.samplers import SINGLE_SITE
 from minigibbs.samplers.costs import COSTS as SHIPPED
-from minigibbs.system.watch import Compiling
+from minigibbs.system.watch import Compiling, StopError
 from tests.harness import sample
 from tests.zoo import IMPLICIT, ZOO
 
@@ -294,3 +294,17 @@ def test_tempering_states_its_lanes_and_that_it_has_no_guarantee():
 def test_explain_refuses_what_no_run_can_do(wrong):
     with pytest.raises(mg.SampleError, match="must be one of"):
         mg.explain(mg.models.ising_lattice(4, 0.3), COSTS, **wrong)
+
+
+def test_updates_are_timed_for_half_a_second_at_most(monkeypatch):
+    """A trial of a day would otherwise time updates for hours."""
+    asked = []
+
+    def refuse(*args, **options):
+        raise StopError
+
+    monkeypatch.setattr(trials, "time_updates", lambda *_, seconds: asked.append(seconds) or 1e-6)
+    monkeypatch.setattr(trials, "sample", refuse)
+    trials.try_samplers(ZOO["potts"], 86_400.0)
+    assert asked
+    assert max(asked) <= 0.5

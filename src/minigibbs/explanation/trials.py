@@ -32,6 +32,7 @@ _CHAINS = 4
 _LEAST_SWEEPS, _MOST_SWEEPS = 20, 1_000
 _WARMUP = 4  # recorded sweeps per sweep of warm-up
 _TIMED = 0.05  # share of a trial's time for each timed run of updates
+_LONGEST = 0.5  # seconds of a timed run of updates
 _PREPARING = 4.0  # time limit of a sampler's preparation, in trials
 _VARIABLES = 256  # number of variables whose values are recorded
 _PROJECTIONS = 16
@@ -120,7 +121,7 @@ def _try(graph: FactorGraph, sampler: Sampler, share: float) -> Trial:
     try:
         with watch:
             sampler = sampler.settled(graph)
-            sweep = free * time_updates(graph, sampler, seconds=_TIMED * share)
+            sweep = free * time_updates(graph, sampler, seconds=min(_TIMED * share, _LONGEST))
         length = int(share / (_CHAINS * sweep) * _WARMUP / (_WARMUP + 1))
         if length < _LEAST_SWEEPS:
             return Trial(name, None, sweep, None, f"{length} sweeps in {share:.2g} s are too few")
