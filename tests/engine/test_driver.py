@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.engine.driver import drive
 from minigibbs.inference import maximize as searching
 from minigibbs.learning import ascent, climb
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.running import loop
-from minigibbs.running.driver import drive
 from minigibbs.system.watch import INTERRUPTED, TIME, StopError, Watch
 
 QUIET = {"progress": False}
