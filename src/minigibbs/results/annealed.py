@@ -23,7 +23,7 @@ from minigibbs.samplers.gibbs.sampler import sum_unary
 from minigibbs.system.watch import Watch
 
 _CHAINS = 128
-_FIRST, _MOST = 128, 2**17  # sweeps per chain in the first and in the longest round
+_FIRST_SWEEPS, _MOST = 128, 2**17  # sweeps per chain in the first and in the longest round
 _SEGMENT = 0.1  # target time between two checks of the clock, in seconds
 _GROWTH = 8  # largest ratio of the lengths of consecutive segments
 
@@ -66,7 +66,7 @@ def annealed_log_z(graph: FactorGraph, error: float, seed: int, threads: int, wa
     clamped = np.flatnonzero(graph.evidence >= 0)
     base += float(unary[model.first[clamped] + start[clamped]].sum())
     own = streams(seed, _CHAINS)
-    sweeps, found = _FIRST, LogZ(base, math.inf, 0)
+    sweeps, found = _FIRST_SWEEPS, LogZ(base, math.inf, 0)
     with ThreadPoolExecutor(threads) as pool:
         while True:
             begun = watch.spent
