@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-SAMPLING = ("kernels", "samplers", "running")
+SAMPLING = ("kernels", "engine", "samplers", "running")
 MEASURED = {  # table: packages of src/minigibbs; tables that are not named measure sampling
     "answers": ("exact", "inference", *SAMPLING),
     "boltzmann": ("interop/torch.py", *SAMPLING),

@@ -4,11 +4,11 @@ import numpy as np
 from scipy import stats
 
 import minigibbs as mg
+from minigibbs.engine.dispatch import begin_sweeps, carries, sweep
 from minigibbs.kernels.box_tables import MOST_COUNT, make_tables
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.running.backends.cpu import CpuGroup, advance, cpu_group
 from minigibbs.running.request import Options
-from minigibbs.samplers.base import begin_sweeps, carries, sweep
 
 # One test in 10,000 fails on correct code with an unlucky seed. Seeds are fixed, so a test that
 # passed once passes until the code or the random stream changes.

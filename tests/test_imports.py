@@ -21,6 +21,7 @@ PACKAGES = (
     "kernels",
     "graph",
     "exact",
+    "engine",
     "samplers",
     "results",
     "observables",

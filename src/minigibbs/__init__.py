@@ -37,8 +37,9 @@ if TYPE_CHECKING:
         Table,
         Unary,
     )
-    from minigibbs.graph.graph import FactorGraph, Stats
+    from minigibbs.graph.graph import FactorGraph
     from minigibbs.graph.noisy import NoisyMax, add_noisy_max
+    from minigibbs.graph.stats import Stats
     from minigibbs.inference.infer import infer
     from minigibbs.inference.many import infer_many
     from minigibbs.inference.maximize import maximize
@@ -130,7 +131,8 @@ _HOMES = {
     **dict.fromkeys(["read", "write"], "formats"),
     "load": "running.load",
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
-    **dict.fromkeys(["FactorGraph", "Stats"], "graph.graph"),
+    "FactorGraph": "graph.graph",
+    "Stats": "graph.stats",
     **dict.fromkeys(["NoisyMax", "add_noisy_max"], "graph.noisy"),
     **dict.fromkeys(["FrameModel", "Rule", "from_frames"], "interop.frames"),
     **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),

@@ -8,6 +8,7 @@ from minigibbs.running.checkpoint.saver import stacked
 from minigibbs.running.request import Options
 
 WARMUP, FIRST_RECORDS, RECORDS, SEED = 2, 3, 5, 11  # in sweeps
+BEYOND = 1 << 40  # a count that no run of a test reaches
 # Results of `perform` that are one state per chain.
 STATES = ("first", "warmed", "recorded", "later", "restored", "loaded", "moved", "reweighted")
 
@@ -126,6 +127,9 @@ def perform(place, graph, chains):
     again.advance((RECORDS - FIRST_RECORDS) * sweep, True)
     found["restored"] = again.states()
     found |= {f"restored {name}": array for name, array in again.collected().items()}
+    found["beyond"] = counts_after(again, saved, BEYOND, sweep) - counts_after(
+        again, saved, 0, sweep
+    )
     whole.load(elsewhere)
     found["loaded"] = whole.states()
     whole.advance(2 * sweep)
@@ -136,6 +140,18 @@ def perform(place, graph, chains):
     found["reweighted"] = other.states()
     found["every sweep"] = np.array(whole.counts_every_sweep(sweep))
     return found
+
+
+def counts_after(whole, saved, more, sweep):
+    """Return the counts of all rows after a sweep that continues a state with larger counts."""
+    states, rows = saved
+    larger = states | {"counts": states["counts"] + more}
+    for number, group in enumerate(whole.groups):
+        group.restore({name: array[number] for name, array in larger.items()})
+        group.put_rows(0, rows[number])
+    whole.advance(sweep, True)
+    counts = whole.state()[0]["counts"]
+    return counts.reshape(-1, counts.shape[-1]).copy()
 
 
 def check(graph, chains, found, reference, bits=True):
@@ -153,6 +169,8 @@ def check(graph, chains, found, reference, bits=True):
     np.testing.assert_array_equal(
         np.add.reduceat(counts, first, axis=1), np.repeat(found["visits"][:, None], len(graph), 1)
     )
+    last = (first + graph.sizes - 1)[graph.evidence < 0]  # other counts of spins are differences
+    assert (found["beyond"][:, last] == BEYOND).all()
     if found["every sweep"]:
         seen = np.zeros(counts.shape)
         for state in np.moveaxis(found["draws"], 1, 0):

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 import minigibbs as mg
-from minigibbs.samplers.base import carries
+from minigibbs.engine.dispatch import carries
 from minigibbs.samplers.gibbs.fields import FieldData
 from tests import naive
 from tests.harness import advance_each, sweep_each

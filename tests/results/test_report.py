@@ -278,7 +278,7 @@ def test_models_that_take_long_to_count_are_not_counted(tmp_path, monkeypatch):
     options = {"sweeps": 20, "seed": 1, "progress": False}
     counted = mg.sample(mg.FactorGraph([2] * 40, [mg.LowRank(patterns / 6)]), **options)
     assert counted.model["max_degree"] <= 39
-    monkeypatch.setattr("minigibbs.graph.graph._QUICK", 1000)  # less than 40 * 40
+    monkeypatch.setattr("minigibbs.graph.stats._QUICK", 1000)  # less than 40 * 40
     graph = mg.FactorGraph([2] * 40, [mg.LowRank(patterns / 6)])
     run = mg.sample(graph, **options)
     assert "stats" not in vars(graph)

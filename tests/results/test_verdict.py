@@ -13,7 +13,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.results import report
 from minigibbs.results.run import Info, Run
-from minigibbs.results.verdict import LEVELS, findings
+from minigibbs.results.verdict import LEVELS, findings, warnings_within_infer
 from tests.harness import sample
 from tests.zoo import ZOO
 
@@ -143,6 +143,51 @@ def test_models_with_implicit_factors_get_other_advice():
     assert not any("mg.infer" in text for text in warnings)
     run = sample(graph, sweeps=200, chains=4, seed=1)
     assert not any("mg.infer" in finding.words for finding in findings(run, run.summary()))
+
+
+MISSED = {"variable": "a", "size": 2, "share": 0.4}
+TROUBLES = {  # and the advice in runs of `sample`, of `infer`, and for implicit factors in both
+    "stands": (
+        {"energy": 1.0, "value": 1.0, "changed": 0.0},
+        ("use mg.infer", "or another sampler", "begin at another state", "give more time"),
+    ),
+    "hardly moves": (
+        {"energy": 1.0, "value": 1.0, "changed": 0.01},
+        ("check with mg.infer", "other samplers and seeds", "from other starts", "other seeds"),
+    ),
+    "apart": (
+        {"energy": 1.5, "value": 1.0},
+        ("or use mg.infer: updates", "or another sampler: updates", "start closer", "more time: u"),
+    ),
+    "missed": (
+        {"energy": 1.0, "value": 1.0, "model": {"missed": MISSED}},
+        ("or mg.Tempering()", "sampler=mg.Tempering()", "from other starts", "other seeds"),
+    ),
+    "phase": (
+        {"energy": 1.0, "value": 1.0, "model": {"phase": MISSED}},
+        ("or mg.Tempering()", "sampler=mg.Tempering()", "from other starts", "other seeds"),
+    ),
+    "zeros": (
+        {"energy": 1.0, "value": 1.0, "model": {"reach": "split"}},
+        ("use mg.infer", "or another sampler", "begin at another state", "give more time"),
+    ),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_advice_depends_on_the_reader(trouble):
+    changes, advice = TROUBLES[trouble]
+    model, moved = changes.get("model", {}), changes.get("changed", 0.5)
+    synthetic_changes = {name: changes[name] for name in ("energy", "value")}
+    for implicit in (False, True):
+        run = synthetic(**synthetic_changes, model={"clamped": 0} | model | {"implicit": implicit})
+        run = dataclasses.replace(run, info=dataclasses.replace(run.info, changed=moved))
+        usual, within = advice[2:] if implicit else advice[:2]
+        summary = run.summary()
+        assert usual in summary.warnings[0]
+        (first, *_) = warnings_within_infer(run, summary)
+        assert within in first
+        assert not re.search("mg.infer|start=|run longer", first)
 
 
 def test_the_summary_says_what_was_recorded():

@@ -803,13 +803,13 @@ def test_marginals_that_were_not_recorded_are_refused_before_going_on(folder, ca
 def test_a_time_limit_covers_reading_the_checkpoint(folder, monkeypatch):
     goal = {"ess": 10**9, "seed": 1, "progress": False}
     first = mg.sample_until(ZOO["potts"], max_time=0.2, checkpoint=folder, **goal)
-    take_up = api._take_up
+    restore = api._restore_loop
 
     def slow(*arguments):
         time.sleep(2.0)
-        return take_up(*arguments)
+        return restore(*arguments)
 
-    monkeypatch.setattr(api, "_take_up", slow)
+    monkeypatch.setattr(api, "_restore_loop", slow)
     run = mg.resume(folder, max_time=2.0, progress=False)
     assert run.info.ended == "time"
     assert first.info.updates < run.info.updates  # one segment of each chain, at least
@@ -834,6 +834,6 @@ def test_a_time_limit_covers_the_last_save(folder, monkeypatch):
 
 def test_a_checkpoint_that_is_not_read_in_time_is_not_called_damaged(folder, monkeypatch):
     mg.sample_until(ZOO["potts"], ess=10**9, max_time=0.2, checkpoint=folder, progress=False)
-    monkeypatch.setattr(api, "_take_up", lambda *_: current().check())
+    monkeypatch.setattr(api, "_restore_loop", lambda *_: current().check())
     with pytest.raises(mg.SampleError, match=r"time limit of .* was over before"):
         mg.resume(folder, max_time=1e-9, progress=False)

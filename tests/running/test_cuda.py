@@ -109,7 +109,7 @@ def test_every_sampler_compiles_for_a_gpu(name):
 
 
 def backend_carries(sampler, graph):
-    from minigibbs.samplers.base import carries
+    from minigibbs.engine.dispatch import carries
 
     return carries(sampler.prepare(graph))
 

@@ -1,6 +1,7 @@
 """Only one package uses numba-cuda; some kernels also compile with its successor."""
 
 import ast
+import importlib
 import types
 
 import pytest
@@ -59,6 +60,8 @@ def kernels():
 
     from minigibbs.running.backends import cuda_bits, cuda_counts, cuda_points, cuda_sums
     from minigibbs.running.backends import cuda_kernels as plain
+    from minigibbs.running.backends import cuda_ladder_kernels as ladders
+    from minigibbs.running.backends import cuda_stencil as stencil
 
     def array(kind, dimensions):
         return of.Array(kind, dimensions, "C")
@@ -67,7 +70,7 @@ def kernels():
     x, counts, places = array(of.uint8, 2), array(of.int64, 2), array(of.int32, 1)
     first, states, parts = array(of.int64, 1), array(of.uint8, 3), array(of.float64, 3)
     bits, energy, values = array(word, 2), array(of.float64, 2), array(of.uint8, 1)
-    kept, pieces = array(of.int32, 3), array(of.int32, 2)
+    kept, pieces, reals = array(of.int32, 3), array(of.int32, 2), array(of.float64, 1)
     return {
         plain.count_values: (x, first, counts),
         plain.count_wide: (x, first, counts),
@@ -81,7 +84,11 @@ def kernels():
         cuda_bits.sum_energies: (parts, first, of.float64, number, energy),
         cuda_bits.read_bits: (bits, places, values, number, x),
         cuda_bits.keep_bits: (bits, places, values, first, places, number, states),
+        cuda_bits.spread_bits: (bits, places, values, x),
         cuda_bits.clear: (words,),
+        ladders.swap_levels: (words, number, number, number, number, number, bits, bits, words),
+        ladders.spread_states: (bits, number, bits),
+        stencil.add_energies: (counts, first, reals, of.float64, of.float64, number, energy),
         cuda_sums.count_values: (bits, places, first, pieces, number, number, number, kept),
         cuda_sums.begin_sums: (places, kept),
         cuda_counts.mark_values: (x, places, places, bits),
@@ -90,6 +97,35 @@ def kernels():
         cuda_points.to_variables: (x, places, x),
         cuda_points.to_places: (x, places, x),
     }
+
+
+def shared_functions(kernel):
+    """Return the functions that a kernel calls, except those of `cuda` and types of NumPy."""
+    names = kernel.py_func.__code__.co_names
+    found = (kernel.py_func.__globals__.get(name) for name in names)
+    return [one for one in found if callable(one) and not isinstance(one, type)]
+
+
+def test_no_kernel_without_shared_functions_is_missing():
+    """The table below names every kernel that the successor could compile; see ADR 18."""
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
+    modules = [
+        importlib.import_module(f"minigibbs.running.backends.{path.stem}")
+        for path in PACKAGE.parent.glob("cuda_*.py")
+    ]
+    own = {
+        one.py_func
+        for module in modules
+        for one in vars(module).values()
+        if type(one).__name__ == "CUDADispatcher" and one.py_func.__module__ == module.__name__
+    }
+    assert len(own) > 40
+    known = {kernel.py_func for kernel in kernels()}
+    assert known <= own
+    simple = {f for f in own if not shared_functions(types.SimpleNamespace(py_func=f))}
+    missing = {f.__qualname__ for f in simple - known}
+    assert {name for name in missing if not name.startswith("_")} == set()  # device functions
 
 
 @pytest.fixture
@@ -104,7 +140,9 @@ def successor(monkeypatch):
 
     def compiled(function, arguments):
         known = {**function.__globals__, "cuda": cuda}
-        own = types.FunctionType(function.__code__, known, function.__name__)
+        own = types.FunctionType(
+            function.__code__, known, function.__name__, None, function.__closure__
+        )
         text, _ = cuda.compile_ptx(own, arguments, cc=(9, 0), device=False)
         return text
 
@@ -125,3 +163,17 @@ def test_functions_that_numba_compiles_are_still_refused_by_the_successor(succes
     arguments = (of.Array(of.int32, 1, "C"), of.int64, of.int64, of.Array(of.uint32, 2, "C"))
     with pytest.raises(AssertionError, match="Dispatcher"):
         successor(first_bits.py_func, arguments)
+
+
+def test_the_successor_compiles_calls_of_its_own_functions(successor):
+    """If shared functions were compiled once more for it, kernels that call them could move."""
+    from numba_cuda_mlir import cuda
+    from numba_cuda_mlir import types as of
+
+    double = cuda.jit(device=True)(lambda value: 2.0 * value)
+    shared = cuda.jit(device=True)(lambda value: double(value) + 1.0)
+
+    def kernel(x):
+        x[cuda.grid(1)] = shared(x[cuda.grid(1)])
+
+    assert ".visible .entry" in successor(kernel, (of.Array(of.float64, 1, "C"),))

@@ -250,6 +250,8 @@ def large(name):
         return small([4] * 3000, 5000, 3, tables=False)
     if name == "tables":
         return small([3, 5, 2, 4] * 60, 700, 3)
+    if name == "stencil":
+        return mg.FactorGraph([2] * 4096, [mg.Stencil((64, 64), [(0, 1), (1, 0)], [0.3, -0.3])])
     rng = np.random.default_rng(1)
     scope = np.stack([rng.choice(60, 3, replace=False) for _ in range(80)])
     return mg.FactorGraph([3] * 60, [mg.Table(scope, rng.normal(size=(3, 3, 3)))])
@@ -426,22 +428,23 @@ def test_evaluations_are_counted():
 
 
 @pytest.mark.parametrize("chains", [1, 20])
-@pytest.mark.parametrize("name", ["spins", "tables"])
+@pytest.mark.parametrize("name", ["spins", "tables", "tail", "small tail", "stencil"])
 def test_counts_go_beyond_32_bits(name, chains):
     """Counters that start near 2^32 lose nothing in any number of further sweeps."""
     graph, sampler = large(name), sampler_for(name)
     data, starts = color_data(sampler, graph), np.zeros((chains, len(graph)), graph.state_type)
-    begun, swept = tile.MANY - 300, 1000
+    begun, swept = tile.MANY - 60, 1000
     counted = []
     for near in (0, begun):
         one = make_tile(sampler, graph, data, 0, starts, 5)
-        (counters,) = one.counters()
-        counters.many[:], counters.flushed = near, near
-        one.advance(0, swept, True)
+        one.advance(0, 1, True)  # a stencil allocates its counters on first use
+        for counters in one.ones if name == "stencil" else one.counters():
+            counters.many[:], counters.flushed = near, near
+        one.advance(1, swept - 1, True)
         counted.append(one.counts(near + swept))
     more = counted[1] - counted[0]
     free = np.repeat(graph.evidence < 0, graph.sizes)
-    if name == "spins":  # only value 1 is counted; value 0 is the difference
+    if graph.sizes.max() == 2:  # only value 1 is counted; value 0 is the difference
         assert (more[:, free].reshape(chains, -1, 2) == [0, begun]).all()
     else:
         assert (more[:, free] == begun).all()

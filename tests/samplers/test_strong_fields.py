@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers.base import carries
+from minigibbs.engine.dispatch import carries
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
 from tests.samplers.test_projected import begun as first_carried

@@ -8,12 +8,12 @@ import pytest
 from scipy import stats
 
 import minigibbs as mg
+from minigibbs.engine.dispatch import sweep
 from minigibbs.graph.factors.implicit.copied import Copied
 from minigibbs.graph.simple import simplified
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
-from minigibbs.samplers.base import sweep
 from minigibbs.samplers.poisson_gibbs.groups import group_energy, prepare_energies
 from minigibbs.samplers.tempering.account import Ladder, _log_sum, _without_each, account
 from minigibbs.samplers.tempering.ladder import (

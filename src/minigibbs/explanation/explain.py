@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from minigibbs.errors import SampleError
 from minigibbs.explanation.costs import predict, remembered_costs
 from minigibbs.explanation.trials import Trial, try_samplers
-from minigibbs.graph.graph import FactorGraph, Stats
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.graph.stats import Stats
 from minigibbs.results.summary import for_json
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS, Backend

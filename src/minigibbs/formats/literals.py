@@ -69,17 +69,17 @@ def groups(
     for some in factors:
         plain = _plain(some, sizes)
         if plain.any():
-            yield from _FORMULAS[some.function](_take(some, plain), weights)
-        rest = _take(some, ~plain)
+            yield from _FORMULAS[some.function](_only(some, plain), weights)
+        rest = _only(some, ~plain)
         learned = ~weights.fixed[rest.number]
         if some.function == AND_CATEGORICAL and learned.any():
             usable = learned & (rest.value != FREE).all(axis=1) & _distinct(rest)
             if usable.any():
-                yield _conjunction(_take(rest, usable), weights)
-            rest, learned = _take(rest, ~usable), learned[~usable]
+                yield _conjunction(_only(rest, usable), weights)
+            rest, learned = _only(rest, ~usable), learned[~usable]
         if learned.any():
-            yield from _features(path, _take(rest, learned), sizes, weights)
-        room = _add_tables(path, tables, _take(rest, ~learned), sizes, room)
+            yield from _features(path, _only(rest, learned), sizes, weights)
+        room = _add_tables(path, tables, _only(rest, ~learned), sizes, room)
     yield from _table_groups(tables)
 
 
@@ -114,7 +114,7 @@ def _features(
         chosen = np.zeros(len(some.weight), dtype=np.bool_)
         chosen[[place for place, _, _ in found]] = True
         scopes, energy = [scope for _, scope, _ in found], np.stack([table for *_, table in found])
-        yield Table(scopes, energy, learn="weight", **weights.tied(_take(some, chosen), 1.0))
+        yield Table(scopes, energy, learn="weight", **weights.tied(_only(some, chosen), 1.0))
 
 
 def _tabulated(
@@ -143,7 +143,7 @@ def _plain(some: Literals, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
     return plain
 
 
-def _take(some: Literals, chosen: NDArray[np.bool_]) -> Literals:
+def _only(some: Literals, chosen: NDArray[np.bool_]) -> Literals:
     return Literals(some.function, *(array[chosen] for array in some[1:]))  # type: ignore[arg-type]
 
 

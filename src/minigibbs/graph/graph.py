@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,6 +16,15 @@ from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.graph.prepared import SHARED, STORE, share
+from minigibbs.graph.stats import (
+    Stats,
+    compute_stats,
+    description,
+    estimated_rounding,
+    html_table,
+    influence,
+    local_energies,
+)
 from minigibbs.system import memory
 from minigibbs.system.arrays import to_scalar
 from minigibbs.system.boundary import checked
@@ -26,44 +33,6 @@ if TYPE_CHECKING:
     from minigibbs.graph.coloring import Coloring
     from minigibbs.graph.parameters import Frame
     from minigibbs.kernels.layout import Model
-
-
-_QUICK = 20_000_000  # largest cost of statistics in a description
-
-
-@dataclass(frozen=True)
-class Stats:
-    """The size of a graph in the paper's terms (Definition 1), after its evidence: `graph.stats`.
-
-    Attributes
-    ----------
-    variables : int
-        Number of free variables.
-    factors : int
-        Number of factors that vary.
-    max_degree : int
-        Delta, the largest number of factors at a variable.
-    local_energy : float
-        L, the largest sum over the factors at a variable of their range M (maximum minus minimum).
-    total_energy : float
-        Psi, the sum of the ranges of all factors.
-    max_domain : int
-        D, the largest number of values of a variable.
-
-    Examples
-    --------
-    >>> import minigibbs as mg
-    >>> ring = mg.FactorGraph([3, 3, 3], [mg.Potts([0, 1, 2], [1, 2, 0], 0.5)])
-    >>> ring.stats
-    Stats(variables=3, factors=3, max_degree=2, local_energy=1.0, total_energy=1.5, max_domain=3)
-    """
-
-    variables: int
-    factors: int
-    max_degree: int
-    local_energy: float
-    total_energy: float
-    max_domain: int
 
 
 @checked(GraphError)
@@ -582,15 +551,7 @@ class FactorGraph(Frozen):
 
         It is infinite for a variable with a hard constraint.
         """
-        from minigibbs.graph.packing import energy_at
-
-        local = energy_at(self.rest.packed)
-        for group in self.implicits:
-            local += group.energy_per_weight * group.local_weights()
-        for stencil in self.stencils:
-            local += stencil.local(self.sizes, self.evidence)[1]
-        local[self.evidence != FREE] = 0.0
-        return local
+        return local_energies(self)
 
     @cached_property
     def stats(self) -> Stats:
@@ -600,46 +561,7 @@ class FactorGraph(Frozen):
         in the number of variables n; for a `LowRank` group O(n^2) up to n = 30,000. For larger
         `LowRank` groups Delta, L and Psi are upper bounds, and `mg.explain` says so.
         """
-        from minigibbs.graph.packing import factor_spans
-
-        if self._alone is not None:
-            degrees, local = self._alone.local(self.sizes, self.evidence)
-            factors, total = self._alone.totals(self.sizes, self.evidence)
-            return Stats(
-                variables=len(self),
-                factors=factors,
-                max_degree=int(degrees.max()),
-                local_energy=float(local.max()),
-                total_energy=total,
-                max_domain=int(self.sizes.max()),
-            )
-        spans = factor_spans(self.rest.packed, self.evidence)
-        factors, total = int(np.count_nonzero(spans)), float(spans.sum())
-        del spans
-        rows, free = self.rest.packed.rows, self.evidence == FREE
-        degrees = rows["end"] - rows["start"]
-        for stencil in self.stencils:
-            degrees = np.where(free, degrees + stencil.local(self.sizes, self.evidence)[0], 0)
-            own_factors, own_total = stencil.totals(self.sizes, self.evidence)
-            factors, total = factors + own_factors, total + own_total
-        for group in self.implicits:  # includes pairs of clamped variables
-            own = group.degrees()
-            degrees = np.where(free, degrees + own, 0)
-            factors += int(own.sum()) // 2
-            total += 0.5 * group.energy_per_weight * float(group.local_weights().sum())
-        return Stats(
-            variables=int(np.count_nonzero(free)),
-            factors=factors,
-            max_degree=int(degrees.max()),
-            local_energy=float(self.local_energies.max()),
-            total_energy=float(total),
-            max_domain=int(self.sizes.max()),
-        )
-
-    @property
-    def _alone(self) -> Stencil | None:
-        """The stencil of a graph without other factors and evidence."""
-        return self.lattice if len(self.factors) == 1 and self.free == len(self) else None
+        return compute_stats(self)
 
     @cached_property
     def influence(self) -> float:
@@ -654,29 +576,12 @@ class FactorGraph(Frozen):
         >>> mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.5), mg.Unary([0], [0.0, 9.0])]).influence
         0.25
         """
-        from minigibbs.graph.packing import influence_at
-
-        if self._alone is not None:
-            return float(self._alone.local(self.sizes, self.evidence)[1].max()) / 2
-        pairs = not (self.implicits or self.stencils or len(self.packed.factors))
-        influence = self.local_energies / 2 if pairs else influence_at(self.rest.packed)
-        for group in self.implicits:
-            influence += group.energy_per_weight * group.local_weights() / 2
-        for stencil in self.stencils:
-            influence += stencil.local(self.sizes, self.evidence)[1] / 2
-        return float(influence[self.evidence == FREE].max(initial=0.0))
+        return influence(self)
 
     @cached_property
     def rounding_error(self) -> float:
         """Estimated rounding error of log-odds, without implicit groups that are slow to sum."""
-        from minigibbs.graph.rounding import rounding_error
-
-        if self.only_stencils:  # each stencil counts as a single factor
-            return 0.0
-        quick = (group for group in self.implicits if group.counting <= _QUICK)
-        weights = sum(g.energy_per_weight * float(g.local_weights().sum()) / 2 for g in quick)
-        weights += sum(stencil.strength for stencil in self.stencils)
-        return rounding_error(self.rest.packed, weights)
+        return estimated_rounding(self)
 
     def describe(self) -> dict[str, Any]:
         """Return the size of the graph as plain numbers, for JSON and reports.
@@ -695,49 +600,11 @@ class FactorGraph(Frozen):
         >>> mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).describe()["kinds"]
         {'ising': 1}
         """
-        kinds: dict[str, int] = {}
-        for group in self.factors:
-            kinds[group.kind] = kinds.get(group.kind, 0) + len(group)
-        slow = any(group.counting > _QUICK for group in self.implicits)
-        if slow and "stats" not in vars(self):  # nor cached
-            stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
-        else:
-            stats = asdict(self.stats) | {"influence": self.influence}
-            stats |= {key: None for key, value in stats.items() if value == math.inf}
-        clamped = len(self) - self.free
-        shapes = (getattr(group, "shape", None) for group in (*self.implicits, *self.stencils))
-        shape = next((shape for shape in shapes if shape is not None), None)  # of a lattice
-        return {
-            **stats,
-            "clamped": clamped,
-            "kinds": kinds,
-            "implicit": bool(self.implicits),
-            "zeros": len(self.hard),
-            "rounding_error": self.rounding_error,
-            "shape": None if shape is None else list(shape),
-            **self._described(),
-        }
+        return description(self)
 
     def _repr_html_(self) -> str:
         """Return the graph's size for notebooks, without slow statistics."""
-        from html import escape
-
-        known = self.describe()
-        rows = [("variables", f"{len(self):,}")]
-        rows += [(f"{kind} factors", f"{count:,}") for kind, count in known["kinds"].items()]
-        if known["clamped"]:
-            rows.append(("clamped", f"{known['clamped']:,}"))
-        for key, label in (("max_degree", "Delta"), ("local_energy", "L"), ("max_domain", "D")):
-            if known[key] is not None:
-                rows.append((label, f"{known[key]:,.6g}"))
-        lines = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
-        return f"<table><caption>FactorGraph</caption>{''.join(lines)}</table>"
-
-    def _described(self) -> dict[str, Any]:
-        """Return the number of parameters of each name, if there are any."""
-        if not any(group.tie for group in self.factors):
-            return {}
-        return {"parameters": {one.name: one.size for one in self.frame}}
+        return html_table(self)
 
     def __repr__(self) -> str:
         groups = ", ".join(map(_shown, self.factors)) or "none"

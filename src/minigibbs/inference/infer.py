@@ -24,7 +24,7 @@ from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.answer import Answer, best_of
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
-from minigibbs.results.verdict import LATE, advice_within_infer, ladder_warnings
+from minigibbs.results.verdict import LATE, ladder_warnings, warnings_within_infer
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH
@@ -386,12 +386,10 @@ def _sampled(
         raise KeyboardInterrupt  # a signal came before anything was recorded
     marginals = Marginals.of(run)
     ladder = None if tempered is None else _ladder(tempered)
-    said = run.summary().warnings
+    said = warnings_within_infer(run, run.summary())
     if tempered is not None and ladder is not None and tempered is not run:
         said += ladder_warnings(tempered)
-    warnings = [
-        advice_within_infer(text) for text in said if run.info.ended != TIME or text != LATE
-    ]
+    warnings = [text for text in said if run.info.ended != TIME or text != LATE]
     if run.info.ended == LENGTH:
         sweeps = marginals.sweeps
         warnings.append(

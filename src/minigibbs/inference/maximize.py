@@ -15,27 +15,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace, new_chain, pilot_state
+from minigibbs.engine.driver import drive
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.inference.annealing import Annealing, climb, hottest_level
+from minigibbs.inference.ladder_search import search
 from minigibbs.inference.proof import SHARE, proven_by_elimination, proven_by_search
 from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
-from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
 from minigibbs.running.budget import energy_cost
-from minigibbs.running.driver import drive
 from minigibbs.running.progress import Bar
 from minigibbs.running.request import check_counts, entropy_of, start_states
-from minigibbs.samplers.base import Workspace
 from minigibbs.samplers.tempering.copies import COPY_BYTES, COPY_SECONDS
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
-from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
-from minigibbs.samplers.tempering.search import search
+from minigibbs.samplers.tempering.sampler import Tempering, is_sparse
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.progress import Stage
@@ -332,14 +331,7 @@ class _Search:
         stream: NDArray[np.uint64],
     ) -> None:
         self.graph, self.data, self.made = graph, data, 0
-        self.chain = Chain(
-            x=state.copy(),
-            stream=stream,
-            carried=np.zeros(space.carried),
-            weights=np.zeros(2 * int(graph.sizes.max())),
-            scratch=np.zeros(space.scratch, dtype=np.int64),
-            tally=np.zeros(CHANGES + 1, dtype=np.int64),
-        )
+        self.chain = new_chain(graph, space, state, stream)
         self.replicas = space.new_replicas(graph)
         self.energy, self.best, self.trial = np.full(1, -np.inf), state.copy(), state.copy()
 
@@ -381,7 +373,7 @@ def _searches(
         return data, tempering.workspace(graph, data)
 
     most = min(max(_PLACES // len(graph), _LEAST_LEVELS), MOST_LEVELS)
-    first, state = first_levels(graph, beta_range, _FIRST_LEVELS), first_state(graph)
+    first, state = first_levels(graph, beta_range, _FIRST_LEVELS), pilot_state(graph)
     beta = find_levels(graph, state, prepare, beta=first, most=most)
     current().check()
     if beta_range is None and not len(graph.hard):

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.driver import drive
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.marginals import Known
 from minigibbs.results.population import Population
-from minigibbs.running.driver import drive
 from minigibbs.running.request import entropy_of
 from minigibbs.samplers import Gibbs
 from minigibbs.samplers.chromatic.tile import LANES
@@ -43,7 +43,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import Watch
 
 POPULATIONS = 4  # default number of populations
-_FIRST, _GROWTH = 1024, 4  # first number of replicas if none is given, and its growth factor
+_FIRST_SIZE, _GROWTH = 1024, 4  # first number of replicas if none is given, and its growth factor
 _TOGETHER = 8  # replicas whose random numbers are drawn together
 _LONGER = 1.5  # times as long as by their number, that more replicas are predicted to take
 _HALVINGS = 40  # of the interval that contains the next temperature
@@ -147,7 +147,7 @@ def anneal(
         If the call ends before the first populations are annealed.
     """
     sequence = np.random.SeedSequence(entropy_of(seed))
-    size, found = settings.population or _FIRST, None
+    size, found = settings.population or _FIRST_SIZE, None
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         while True:
             begun = watch.spent

@@ -140,7 +140,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
             return dimod.SampleSet.from_samples_bqm((np.empty((reads, 0), np.int8), []), bqm)
         order = [start.initial_states.variables.index(v) for v in bqm.variables]
         first = start.initial_states.record.sample[:, order] > 0
-        chains = _Chains(from_bqm(bqm, beta), sampler, scan, num_sweeps, seed)
+        chains = _Call(from_bqm(bqm, beta), sampler, scan, num_sweeps, seed)
         states = chains.run(first.astype(np.int8), begun).astype(np.int8)
         if bqm.vartype is dimod.SPIN:
             states = 2 * states - 1
@@ -190,7 +190,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         num_reads = _whole("num_reads", num_reads, 1)
         if not len(dqm.variables):
             return _empty_dqm(dqm, num_reads)
-        chains = _Chains(from_dqm(dqm, beta), sampler, scan, num_sweeps, _seed(seed))
+        chains = _Call(from_dqm(dqm, beta), sampler, scan, num_sweeps, _seed(seed))
         states = chains.run(num_reads, begun).astype(np.int64)
         energies = dqm.energies((states, list(dqm.variables)))
         return _result(dqm, states, "DISCRETE", energies, chains.info(beta))
@@ -441,8 +441,8 @@ def _result(
     )
 
 
-class _Chains:
-    """The chains of one call, and their times."""
+class _Call:
+    """A call of `sample`, and its times."""
 
     def __init__(
         self,

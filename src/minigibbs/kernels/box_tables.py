@@ -167,7 +167,7 @@ def _in_pieces(work: Callable[..., None], sources: int, slots: int) -> None:
 
 
 @kernel
-def _look(tree, rule, source, node, box):
+def _measure(tree, rule, source, node, box):
     """Compute a box's number of points, their bound, and the excess of the bound."""
     own = tree.nodes[node]
     least, most = decay_bounds(rule, tree.low, tree.high, source, node)
@@ -198,7 +198,7 @@ def _cut(tree, rule, source, enough, boxes, used, made, stack):
             depth -= 1
             if count == len(made):
                 return -1, 0.0
-            _look(tree, rule, source, stack[depth], made[count])
+            _measure(tree, rule, source, stack[depth], made[count])
             if made[count].slack > enough:
                 left = tree.nodes[stack[depth]].left
                 stack[depth], stack[depth + 1] = left + 1, left
@@ -215,7 +215,7 @@ def _cut_finely(tree, rule, source, slots, boxes, made, stack):
 
     Returns the boxes, their number, and the sum of their bounds.
     """
-    _look(tree, rule, source, 0, boxes[0])
+    _measure(tree, rule, source, 0, boxes[0])
     used, total, enough = 1, boxes[0].count * boxes[0].bound, boxes[0].slack
     while True:
         wanted = _FINE * total / slots

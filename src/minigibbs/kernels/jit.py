@@ -30,6 +30,7 @@ FAST_MATH = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 
 _COMPILED = (
     "kernels",
+    "engine",
     "samplers",
     "observables",
     "running/backends",

@@ -74,7 +74,7 @@ def _support(rules, factor, alive, left, digits, seen, length):
 
 
 @kernel
-def take_out(place, variable, alive, left, trail, length):
+def remove(place, variable, alive, left, trail, length):
     """Remove a value, and append it to the trail if there is one."""
     alive[place] = False
     left[variable] -= 1
@@ -110,7 +110,7 @@ def _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, le
             begin, changed = rules.first[variable], False
             for value in range(rules.first[variable + 1] - begin):
                 if alive[begin + value] and not seen[place + value]:
-                    take_out(begin + value, variable, alive, left, trail, length)
+                    remove(begin + value, variable, alive, left, trail, length)
                     changed = True
             if left[variable] == 0:
                 return number
@@ -215,7 +215,7 @@ def search(
         begin = rules.first[variable]
         for other in range(rules.first[variable + 1] - begin):
             if other != value and alive[begin + other]:
-                take_out(begin + other, variable, alive, left, trail, length)
+                remove(begin + other, variable, alive, left, trail, length)
         wake(rules, variable, queue, ring, waiting)
         failed = _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length)
         while failed >= 0:  # the last decision was wrong, given the previous ones
@@ -231,7 +231,7 @@ def search(
             depth -= 1
             _restore(levels[depth, 0], alive, left, owner, trail, length)
             decided, variable = levels[depth, 1], levels[depth, 2]
-            take_out(rules.first[variable] + levels[depth, 3], variable, alive, left, trail, length)
+            remove(rules.first[variable] + levels[depth, 3], variable, alive, left, trail, length)
             if left[variable] == 0:
                 continue
             wake(rules, variable, queue, ring, waiting)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.driver import drive
 from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.chains import Chains, Threads
@@ -29,7 +30,6 @@ from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import LOOK, Settings
 from minigibbs.learning.trajectory import Trajectory
 from minigibbs.learning.weighted import WeightedChains
-from minigibbs.running.driver import drive
 from minigibbs.running.plan import CONVERGED
 from minigibbs.samplers import Sampler
 from minigibbs.system.watch import Watch

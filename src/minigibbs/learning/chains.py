@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.ensemble import Ensemble, State
 from minigibbs.errors import LearnError
 from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
@@ -30,7 +31,6 @@ from minigibbs.running.backends import BACKENDS
 from minigibbs.running.backends.many import advance_many
 from minigibbs.running.checkpoint.folder import restore_states
 from minigibbs.running.checkpoint.saver import stacked
-from minigibbs.running.ensemble import Ensemble, State
 from minigibbs.running.group import Group
 from minigibbs.running.request import start_states, unrecorded
 from minigibbs.samplers import Sampler

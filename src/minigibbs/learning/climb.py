@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.driver import drive
 from minigibbs.learning.ascent import STEPS
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.progress import StepBar
-from minigibbs.running.driver import drive
 from minigibbs.running.plan import CONVERGED
 from minigibbs.system.watch import Watch
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.ensemble import State
 from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
@@ -21,7 +22,6 @@ from minigibbs.running.backends.cuda import GROUPS
 from minigibbs.running.backends.cuda_group import without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.shapes import configure
-from minigibbs.running.ensemble import State
 from minigibbs.running.request import unrecorded
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.registry import CHROMATIC, CUDA, learned_layout

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.ensemble import State
 from minigibbs.errors import LearnError
 from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
@@ -20,7 +21,6 @@ from minigibbs.graph.parameters import Moving
 from minigibbs.kernels.layout import Model
 from minigibbs.kernels.statistics import fill_layout
 from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill, seed_of
-from minigibbs.running.ensemble import State
 from minigibbs.samplers.chromatic.places import order_places
 from minigibbs.samplers.chromatic.small import SmallColors, centered, small_layout
 from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColors, spin_layout

@@ -11,7 +11,7 @@ from minigibbs.errors import LearnError
 
 OPTIMIZERS = ("adam", "sgd", "natural")
 RATES = {"adam": 0.05, "sgd": 0.05, "natural": 0.02}  # defaults
-_FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8  # constants of Adam, as published
+_DECAY_1, _DECAY_2, _LEAST = 0.9, 0.999, 1e-8  # constants of Adam, as published
 _POWER = 0.75  # exponent of the decay: between 1/2 and 1, so that averages converge
 _LATE = 3.0  # weight of step t in averages is about t**3
 
@@ -46,10 +46,10 @@ class Optimizer:
         gradient = gradient if self._all else np.where(self.free, gradient, 0.0)
         length: float | NDArray[np.float64] = rate
         if self.kind == "adam":
-            self.first += (1 - _FIRST) * (gradient - self.first)
-            self.second += (1 - _SECOND) * (gradient**2 - self.second)
-            gradient = self.first / (1 - _FIRST**self.step)
-            length = rate / (np.sqrt(self.second / (1 - _SECOND**self.step)) + _LEAST)
+            self.first += (1 - _DECAY_1) * (gradient - self.first)
+            self.second += (1 - _DECAY_2) * (gradient**2 - self.second)
+            gradient = self.first / (1 - _DECAY_1**self.step)
+            length = rate / (np.sqrt(self.second / (1 - _DECAY_2**self.step)) + _LEAST)
         elif self.scale is not None:
             length = rate * self.scale
         moved = self.values + length * gradient

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.driver import drive
 from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
@@ -23,9 +24,10 @@ from minigibbs.samplers.gibbs.sampler import sum_unary
 from minigibbs.system.watch import Watch
 
 _CHAINS = 128
-_FIRST, _MOST = 128, 2**17  # sweeps per chain in the first and in the longest round
+_FIRST_SWEEPS, _MOST = 128, 2**17  # sweeps per chain in the first and in the longest round
 _SEGMENT = 0.1  # target time between two checks of the clock, in seconds
 _GROWTH = 8  # largest ratio of the lengths of consecutive segments
+_ANNEALED = "annealed"  # how a round ended that reached the model
 
 
 class LogZ(NamedTuple):
@@ -66,24 +68,26 @@ def annealed_log_z(graph: FactorGraph, error: float, seed: int, threads: int, wa
     clamped = np.flatnonzero(graph.evidence >= 0)
     base += float(unary[model.first[clamped] + start[clamped]].sum())
     own = streams(seed, _CHAINS)
-    sweeps, found = _FIRST, LogZ(base, math.inf, 0)
+    sweeps, found = _FIRST_SWEEPS, LogZ(base, math.inf, 0)
     with ThreadPoolExecutor(threads) as pool:
         while True:
             begun = watch.spent
-            weights = _Annealed(graph, unary, order, start, own).run(sweeps, pool, threads, watch)
-            if weights is None:
+            task = _Annealing(graph, unary, order, start, own, sweeps)
+            task.begin(pool, threads, watch)
+            if drive(task, watch) != _ANNEALED:
                 if not found.sweeps:
-                    watch.check()  # there is nothing to return
+                    watch.check()  # raises: there is nothing to return
+                    raise KeyboardInterrupt
                 return found
-            found = _estimate(base, weights, sweeps)
+            found = _estimate(base, task.weights, sweeps)
             taken = watch.spent - begun
             if found.error <= error or sweeps >= _MOST or watch.ended or 2 * taken > watch.left:
                 return found
             sweeps *= 2
 
 
-class _Annealed:
-    """Chains of one round."""
+class _Annealing:
+    """The chains of one round, which advance together; a task of the driver."""
 
     def __init__(
         self,
@@ -92,34 +96,43 @@ class _Annealed:
         order: NDArray[np.int32],
         start: NDArray[Any],
         own: NDArray[np.uint64],
+        sweeps: int,
     ) -> None:
         self._model, self._unary, self._order, self._own = graph.packed, unary, order, own
         self._states = np.tile(start, (len(own), 1))
         self._values = int(graph.sizes.max())
         self._rest = np.zeros(len(own))  # [chain] log-potential without unary factors
-        self._total = np.zeros(len(own))  # [chain] logarithm of the weight
+        self.weights = np.zeros(len(own))  # [chain] logarithms
+        self._betas, self._sweeps = _schedule(sweeps), sweeps
+        self._made = self._next = 0  # sweeps; the first segment draws the first states
 
-    def run(
-        self, sweeps: int, pool: ThreadPoolExecutor, threads: int, watch: Watch
-    ) -> NDArray[np.float64] | None:
-        """Anneal all chains; return the logarithms of their weights, or None if stopped."""
+    def begin(self, pool: ThreadPoolExecutor, threads: int, watch: Watch) -> None:
+        """Set what segments use: threads of a pool, and a clock for their lengths."""
         cuts = np.linspace(0, len(self._own), threads + 1).astype(int).tolist()
-        betas, first, count = _schedule(sweeps), 0, 0
-        while first < sweeps:
-            before = watch.spent
-            here = betas[first : first + count + 1]
-            list(pool.map(lambda a, b, here=here: self._advance(a, b, here), cuts[:-1], cuts[1:]))
-            first += count
-            if watch.ended:
-                return None
-            pace = max(watch.spent - before, 1e-6) / max(count, 1)
-            count = int(min(max(_SEGMENT / pace, 1), _GROWTH * max(count, 1), sweeps - first))
-        return self._total
+        self._pool, self._cuts, self._watch = pool, cuts, watch
+
+    def segment(self) -> str:
+        """Anneal all chains for some sweeps."""
+        before, count = self._watch.spent, self._next
+        here = self._betas[self._made : self._made + count + 1]
+        some = self._cuts[:-1], self._cuts[1:]
+        list(self._pool.map(lambda begin, end: self._advance(begin, end, here), *some))
+        self._made += count
+        pace = max(self._watch.spent - before, 1e-6) / max(count, 1)
+        most = min(_GROWTH * max(count, 1), self._sweeps - self._made)
+        self._next = int(min(max(_SEGMENT / pace, 1), most))
+        return _ANNEALED if self._made == self._sweeps else ""
+
+    def keep(self) -> None:
+        """Do nothing, because an estimate has no checkpoint."""
+
+    def rest(self) -> None:
+        """Do nothing, because no chain runs between two segments."""
 
     def _advance(self, begin: int, end: int, betas: NDArray[np.float64]) -> None:
         """Anneal chains `begin` to `end` along `betas`; one strength draws the first states."""
         some = slice(begin, end)
-        arrays = self._states[some], self._own[some], self._rest[some], self._total[some]
+        arrays = self._states[some], self._own[some], self._rest[some], self.weights[some]
         step = _anneal if len(betas) > 1 else _begin
         step(self._model, self._unary, self._order, *arrays, betas, np.zeros(2 * self._values))
 

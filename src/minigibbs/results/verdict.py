@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.graph.rounding import rounding_warning
@@ -41,43 +41,77 @@ class Finding:
     words: str  # a paragraph; {} is replaced by the name
     warning: str = ""  # the same in a line, for a terminal; empty where all is well
     name: str | None = None  # of the variable that it is about
+    within_infer: str = ""  # the warning to a user of `mg.infer`; empty if it is the same
 
 
-_OTHER_ADVICE = (  # replacements in warnings of `mg.infer` itself
-    ("; use mg.infer or mg.Tempering()", "; give more time, or sampler=mg.Tempering()"),
-    ("; check with mg.infer", "; compare other samplers and seeds (sampler=..., seed=...)"),
-    ("; use mg.infer", "; give more time, or another sampler (sampler=...)"),
-    ("run longer, with a warm-up, or use mg.infer", "give more time, or another sampler"),
-    ("run longer, with a warm-up, or start closer to the answer (start=...)", "give more time"),
-    ("; compare runs from other starts (start=...)", "; compare other seeds (seed=...)"),
-    ("; begin at another state (start=...)", "; give more time"),
-    ("run longer, with a warm-up", "give more time"),
-)
+class Advice(NamedTuple):
+    """What to do about a finding, for the readers of its one-line warning.
 
-
-_IMPLICIT_ADVICE = (  # no other sampler supports implicit factors, and mg.infer rarely applies
-    ("; use mg.infer or mg.Tempering()", "; compare runs from other starts (start=...)"),
-    ("; check with mg.infer", "; compare runs from other starts (start=...)"),
-    ("; use mg.infer", "; begin at another state (start=...)"),
-    (
-        "run longer, with a warm-up, or use mg.infer",
-        "run longer, with a warm-up, or start closer to the answer (start=...)",
-    ),
-    (", or let mg.infer find a method", ", or start closer to the answer (`start=`)"),
-    (" mg.infer updates many variables at a time.", ""),
-    (" mg.infer answers such models, exactly or by tempering.", " Compare runs from other starts."),
-)
-
-
-def advice_within_infer(warning: str) -> str:
-    """Replace the advice in a warning for a user who has called `mg.infer` already.
-
-    >>> advice_within_infer("nothing moved; use mg.infer")
-    'nothing moved; give more time, or another sampler (sampler=...)'
+    Models with implicit factors need other advice, because few methods support them.
     """
-    for own, other in _OTHER_ADVICE:
-        warning = warning.replace(own, other)
-    return warning
+
+    sample: str
+    infer: str  # to a user who has called `mg.infer` already
+    implicit: str
+    implicit_infer: str
+
+    def lines(self, run: Run, fact: str, reason: str = "") -> dict[str, str]:
+        """Return the warnings of a finding: the fact, the advice, and a reason for it."""
+        here, within = (self.sample, self.infer)
+        if _is_implicit(run):
+            here, within = self.implicit, self.implicit_infer
+        return {"warning": f"{fact}{here}{reason}", "within_infer": f"{fact}{within}{reason}"}
+
+
+_USE_INFER = Advice(
+    sample="use mg.infer",
+    infer="give more time, or another sampler (sampler=...)",
+    implicit="begin at another state (start=...)",
+    implicit_infer="give more time",
+)
+_USE_INFER_OR_TEMPER = Advice(
+    sample="use mg.infer or mg.Tempering()",
+    infer="give more time, or sampler=mg.Tempering()",
+    implicit="compare runs from other starts (start=...)",
+    implicit_infer="compare other seeds (seed=...)",
+)
+_COMPARE = Advice(
+    sample="check with mg.infer",
+    infer="compare other samplers and seeds (sampler=..., seed=...)",
+    implicit="compare runs from other starts (start=...)",
+    implicit_infer="compare other seeds (seed=...)",
+)
+_RUN_LONGER = Advice(
+    sample="run longer, with a warm-up",
+    infer="give more time",
+    implicit="run longer, with a warm-up",
+    implicit_infer="give more time",
+)
+_RUN_LONGER_OR_INFER = Advice(
+    sample="run longer, with a warm-up, or use mg.infer",
+    infer="give more time, or another sampler",
+    implicit="run longer, with a warm-up, or start closer to the answer (start=...)",
+    implicit_infer="give more time",
+)
+
+
+def warnings_within_infer(run: Run, summary: Summary) -> list[str]:
+    """Return the warnings about a run of `mg.infer`, with advice to its user.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    summary : Summary
+        Its summary, whose warnings have advice to users of `mg.sample`.
+
+    Returns
+    -------
+    list of str
+        The worst warning first.
+    """
+    found = findings(run, summary)
+    return [one.within_infer or one.warning for one in found if one.warning]
 
 
 def findings(run: Run, summary: Summary) -> list[Finding]:
@@ -96,19 +130,14 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
         *_ending(run),
     ]
     wrong = [*apart, *more]
-    if (run.model or {}).get("implicit"):
-        wrong = [_for_implicit(finding) for finding in wrong]
     if wrong:
         return sorted(wrong, key=lambda finding: LEVELS.index(finding.level))
     return [_all_well(run, summary)]
 
 
-def _for_implicit(finding: Finding) -> Finding:
-    """Replace the advice in a finding for a model with implicit factors."""
-    words, warning = finding.words, finding.warning
-    for own, other in _IMPLICIT_ADVICE:
-        words, warning = words.replace(own, other), warning.replace(own, other)
-    return replace(finding, words=words, warning=warning)
+def _is_implicit(run: Run) -> bool:
+    """Return whether the model has implicit factors."""
+    return bool((run.model or {}).get("implicit"))
 
 
 def _disagreement(run: Run, summary: Summary) -> list[Finding]:
@@ -171,8 +200,8 @@ def _observed_apart(run: Run, summary: Summary) -> list[Finding]:
             "The chains disagree on an observable",
             f"R-hat of {{}} is {shown}, and at most {limit:.3g} is wanted: its error is larger "
             "than it looks. Run longer, with a warm-up.",
-            f"R-hat of {printable(what)} is {shown}: run longer, with a warm-up",
-            what,
+            name=what,
+            **_RUN_LONGER.lines(run, f"R-hat of {printable(what)} is {shown}: "),
         )
     ]
 
@@ -182,28 +211,31 @@ def _standstill(run: Run) -> list[Finding]:
     if _fixed(run) or run.info.scan == OWN_SCAN or not run.info.updates + run.info.warmup:
         return []
     if run.info.changed == 0.0:
+        way_out = "" if _is_implicit(run) else " mg.infer updates many variables at a time."
         return [
             Finding(
                 "bad",
                 "Nothing moved",
-                "No update changed a value: every chain is still in its first state. mg.infer "
-                "updates many variables at a time.",
-                "nothing moved: every chain is still in its first state; use mg.infer",
+                f"No update changed a value: every chain is still in its first state.{way_out}",
+                **_USE_INFER.lines(run, "nothing moved: every chain is still in its first state; "),
             )
         ]
     influence = None if run.model is None else run.model.get("influence")
     if run.info.changed >= _HARDLY or (influence is not None and influence < 1.0):
         return []
     share = f"{run.info.changed:.2g}"
+    way_out = "mg.infer answers such models, exactly or by tempering."
+    if _is_implicit(run):
+        way_out = "Compare runs from other starts."
+    fact = f"the chains mix poorly (flip rate {share}): all may be in the same mode and agree; "
     return [
         Finding(
             "warning",
             "The chains mix poorly",
             f"Of all updates {run.info.changed:.1%} changed a value, and the variables depend on "
             "each other strongly. Chains that all fall into one mode agree, and are wrong all the "
-            "same. mg.infer answers such models, exactly or by tempering.",
-            f"the chains mix poorly (flip rate {share}): all may be in the same mode and agree; "
-            "check with mg.infer",
+            f"same. {way_out}",
+            **_COMPARE.lines(run, fact),
         )
     ]
 
@@ -213,8 +245,8 @@ def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> 
     shown, sweeps = number(rhat, ".3f"), _sweeps(run)
     measure = f"R-hat {shown}; at most {limit:.3g} is wanted"
     story = f"The {run.info.chains:,} chains are independent and should end up telling "
-    advice = _advice(rhat, sweeps)
-    warning = f"the chains disagree on {short} (R-hat {shown} > {limit:.3g}){more}: {advice}"
+    fact = f"the chains disagree on {short} (R-hat {shown} > {limit:.3g}){more}: "
+    lines = _disagreement_lines(run, fact, rhat, sweeps)
     if rhat > _FAR and sweeps < _SHORT:
         return Finding(
             "bad",
@@ -222,20 +254,23 @@ def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> 
             f"Its chains made {sweeps:,.3g} sweeps each, and still differ, most on {subject}{more} "
             f"({measure}). With fewer than {_SHORT} sweeps nobody can tell whether they would come "
             "together. Run longer, with a warm-up.",
-            warning,
-            name,
+            name=name,
+            **lines,
         )
     if rhat > _FAR:
+        way_out = "let mg.infer find a method"
+        if _is_implicit(run):
+            way_out = "start closer to the answer (`start=`)"
         return Finding(
             "bad",
             "The chains disagree: do not use these numbers yet",
             f"{story}the same story. They do not: they disagree most on {subject}{more} "
             f"({measure}). Each chain has probably seen only a part of what is possible. Run "
-            "several times longer, with a warm-up, or let mg.infer find a method. If they still "
+            f"several times longer, with a warm-up, or {way_out}. If they still "
             "disagree, the model has states that are hard to leave one variable at a time, and its "
             "marginals are not to be trusted.",
-            warning,
-            name,
+            name=name,
+            **lines,
         )
     return Finding(
         "warning",
@@ -243,8 +278,8 @@ def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> 
         f"{story}the same story. They nearly do; they differ most on {subject}{more} ({measure}). "
         "Averages are roughly right. Run two to four times longer, or leave out the beginning with "
         "a warm-up, before you rely on them.",
-        warning,
-        name,
+        name=name,
+        **lines,
     )
 
 
@@ -253,15 +288,17 @@ def _sweeps(run: Run) -> float:
     return float(run.clock.max()) / max(int((~run.clamped).sum()), 1)
 
 
-def _advice(rhat: float, sweeps: float) -> str:
+def _disagreement_lines(run: Run, fact: str, rhat: float, sweeps: float) -> dict[str, str]:
+    """Return the warnings about chains that disagree."""
     if sweeps < _SHORT:
-        return f"the run is short ({sweeps:,.3g} sweeps per chain); run longer, with a warm-up"
-    if rhat < _STUCK:
-        return "run longer, with a warm-up, or use mg.infer"
-    return (
-        "run longer, with a warm-up, or use mg.infer: updates of one variable at a time may not "
-        "mix on this model, and its marginals are not to be trusted"
-    )
+        return _RUN_LONGER.lines(run, f"{fact}the run is short ({sweeps:,.3g} sweeps per chain); ")
+    reason = ""
+    if rhat >= _STUCK:
+        reason = (
+            ": updates of one variable at a time may not mix on this model, and its marginals are "
+            "not to be trusted"
+        )
+    return _RUN_LONGER_OR_INFER.lines(run, fact, reason)
 
 
 def _zeros(run: Run) -> list[Finding]:
@@ -285,7 +322,9 @@ def _zeros(run: Run) -> list[Finding]:
             "bad" if sure else "warning",
             f"Single-site updates {moves} reach every state",
             f"{story}{more}Use mg.infer, which does not depend on such moves.",
-            f"hard constraints: single-site moves {moves} reach every state; use mg.infer",
+            **_USE_INFER.lines(
+                run, f"hard constraints: single-site moves {moves} reach every state; "
+            ),
         )
     ]
 
@@ -299,6 +338,10 @@ def _missed(run: Run) -> list[Finding]:
     if size == 1:
         return [_stuck(name, share)]
     others = f" and {size - 1:,} variables that depend on it"
+    fact = (
+        f"the chains missed a mode: {printable(name)}{others} hardly moved, and other values have "
+        f"a share of about {share:.2f}; "
+    )
     return [
         Finding(
             "bad",
@@ -307,9 +350,8 @@ def _missed(run: Run) -> list[Finding]:
             f"they have other values, with a share of about {share:.2f} against the one that the "
             "chains are in, and updates of one variable at a time do not reach it. The chains "
             "agree by chance. Use mg.infer, or mg.sample with mg.Tempering().",
-            f"the chains missed a mode: {printable(name)}{others} hardly moved, and other values "
-            f"have a share of about {share:.2f}; use mg.infer or mg.Tempering()",
-            name,
+            name=name,
+            **_USE_INFER_OR_TEMPER.lines(run, fact),
         )
     ]
 
@@ -320,6 +362,10 @@ def _phase(run: Run) -> list[Finding]:
     if found is None:
         return []
     name, others = found["variable"], f" and {found['size'] - 1:,} others"
+    fact = (
+        f"the chains missed a phase of higher log-potential: {printable(name)}{others} have other "
+        "values there; "
+    )
     return [
         Finding(
             "bad",
@@ -328,9 +374,8 @@ def _phase(run: Run) -> list[Finding]:
             "rare in this run. Their log-potential is higher than that of all recorded states, and "
             "updates of one variable at a time stay there. By a rough estimate their share is "
             f"{found['share']:.2f}. Use mg.infer, or mg.sample with mg.Tempering().",
-            f"the chains missed a phase of higher log-potential: {printable(name)}{others} have "
-            "other values there; use mg.infer or mg.Tempering()",
-            name,
+            name=name,
+            **_USE_INFER_OR_TEMPER.lines(run, fact),
         )
     ]
 

@@ -22,7 +22,7 @@ from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS, mpi
 from minigibbs.running.backends.cpu import CpuGroup, cpu_group
 from minigibbs.running.backends.lockstep import LockstepGroup
-from minigibbs.running.checkpoint.folder import Checkpoint, Generation, take_up
+from minigibbs.running.checkpoint.folder import Checkpoint, Generation, restore_groups
 from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.executors import runner_for
 from minigibbs.running.goal import Goal
@@ -425,7 +425,7 @@ def _resume(
     base = _with_functions(base, read_observe(observe))
     BACKENDS[base.backend].check()
     with Stage("reading the checkpoint", progress):
-        data, loop = saved.latest(lambda found: _take_up(base, request, found))
+        data, loop = saved.latest(lambda found: _restore_loop(base, request, found))
     more = 0
     if updates is not None or sweeps is not None:
         length, unit = run_length(updates, sweeps, len(base.order))
@@ -473,12 +473,12 @@ def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:
     return replace(plan, observe=whole)
 
 
-def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[Any, Loop]:
+def _restore_loop(base: Plan, request: dict[str, Any], found: Generation) -> tuple[Any, Loop]:
     """Restore the run loop of a checkpoint's generation; also return the sampler's data."""
     plan = replace(base, length=found.header["length"])
     BACKENDS[plan.backend].check_memory(plan, snapshots=True)
     data, groups = _place(plan)
-    take_up(plan, groups, found)
+    restore_groups(plan, groups, found)
     goal = _saved_goal(plan, request, found)
     ended = found.header["ended"]
     if ended in FINISHED and not all(group.done for group in groups):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.ensemble import Ensemble, State
+from minigibbs.engine.ensemble import Ensemble, State
 from minigibbs.running.plan import Plan
 
 __all__ = ["RECORDED", "Collected", "Counted", "Group", "State", "share_threads"]

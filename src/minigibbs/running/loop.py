@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.driver import drive
 from minigibbs.errors import StoppedError
 from minigibbs.observables.own import ObservableError
 from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.folder import Checkpoint
 from minigibbs.running.checkpoint.saver import Saver
-from minigibbs.running.driver import drive
 from minigibbs.running.executors.base import Runner
 from minigibbs.running.goal import Goal, Round
 from minigibbs.running.group import Collected, Counted, Group
@@ -174,7 +174,7 @@ class Loop:
         if self._running or not all(group.done for group in self.groups):
             return ""
         self._pause()
-        return self._look() if self.goal else LENGTH
+        return self._check_goal() if self.goal else LENGTH
 
     def _submit(self, groups: list[Group]) -> None:
         """Submit the next segment of the groups that have one."""
@@ -203,7 +203,7 @@ class Loop:
         """Stop the clock of sampling."""
         self.seconds, self._begun = self._seconds(), None
 
-    def _look(self) -> str:
+    def _check_goal(self) -> str:
         """Check the goal; return how the run ended, or "" after extending it.
 
         A check that was canceled has changed nothing; a resumed run repeats it.

@@ -12,7 +12,7 @@ from minigibbs.results import diagnostics
 from minigibbs.running.group import Group
 from minigibbs.system.progress import Shown, watched
 
-_LOOK = 1.0  # least seconds between two computations of R-hat
+_INTERVAL = 1.0  # least seconds between two computations of R-hat
 _SHARE = 0.01  # largest share of the time for computing R-hat
 _MOST = 2000  # most records per chain for R-hat
 
@@ -29,7 +29,7 @@ class Bar(Shown):
 
     def __init__(self, total: int | None, made: int, shown: bool) -> None:
         self._total, self._before, self._made = total, made, 0
-        self._begun, self._next_look, self._looked = time.perf_counter(), 0.0, False
+        self._begun, self._next_rhat, self._computed = time.perf_counter(), 0.0, False
         self._limit: float | None = None
         console = watched(shown)
         if console is not None:
@@ -59,7 +59,7 @@ class Bar(Shown):
     def begin(self) -> None:
         """Start to measure the speed of sampling."""
         self._begun = time.perf_counter()
-        self._next_look = self._begun + _LOOK
+        self._next_rhat = self._begun + _INTERVAL
         self._show()
 
     def advance(self, updates: int) -> None:
@@ -91,12 +91,12 @@ class Bar(Shown):
     def show(self, groups: list[Group]) -> None:
         """Show the R-hat of the energies recorded so far; rarely, because it takes some time."""
         now = time.perf_counter()
-        if not self._progress or now < self._next_look:
+        if not self._progress or now < self._next_rhat:
             return
         self._progress.update(self._task, note=self.goal or rhat_note(groups))
-        took = time.perf_counter() - now if self._looked else 0.0  # the first call imports ArviZ
-        self._looked = True
-        self._next_look = time.perf_counter() + max(_LOOK, took / _SHARE)
+        took = time.perf_counter() - now if self._computed else 0.0  # the first call imports ArviZ
+        self._computed = True
+        self._next_rhat = time.perf_counter() + max(_INTERVAL, took / _SHARE)
 
 
 def rhat_note(groups: list[Group]) -> str:

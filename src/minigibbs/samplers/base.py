@@ -6,9 +6,9 @@ its update reads (prepared once per graph), and the update itself,
     update(data, model, chain, i) -> new value of variable i
 
 The update reads `chain.x` and leaves it unchanged; the run loop writes the value. `register`
-associates the update with the NamedTuple's type. The one run loop calls it through `update` below:
-Numba selects the function by the type of `data` when it compiles the loop, so each loop is
-specialized, inlined, and cached on disk.
+associates the update with the NamedTuple's type. The run loop calls it through
+`engine.dispatch.update`: Numba selects the function by the type of `data` when it compiles the
+loop, so each loop is specialized, inlined, and cached on disk.
 
 A sampler that updates many variables at once has a sweep instead of the update,
 
@@ -22,54 +22,22 @@ values [variable][replica], or 64-bit words in a layout of the sampler's choice.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Carried, Workspace
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.jit import chosen_by_type
 from minigibbs.system.boundary import checked
 from minigibbs.system.memory import readable
 
 if TYPE_CHECKING:
     from minigibbs.samplers.poisson_gibbs.split import Split
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Sizes of a chain's arrays besides its state: persistent numbers, integer scratch, weights."""
-
-    carried: int = 0
-    scratch: int = 0
-    weights: int = 2  # numbers per value
-    replicas: int = 0  # further states of all variables; for samplers that sweep
-    words: int = 0  # 64-bit words of packed states, instead of `replicas`
-    numbers: int = 0  # scratch beyond the weights; for samplers that sweep
-
-    def size(self, graph: FactorGraph) -> float:
-        """Return the bytes of one chain of this graph, its state and weights included."""
-        states = (2.0 + self.replicas) * len(graph) * graph.state_type.itemsize
-        weights = self.weights * int(graph.sizes.max())
-        return states + 8.0 * (self.carried + self.scratch + self.numbers + weights + self.words)
-
-    def new_replicas(self, graph: FactorGraph) -> NDArray[Any]:
-        """Return space for the further states of one chain: values, or words of bits."""
-        if self.words:
-            return np.zeros(self.words, np.uint64)
-        return np.zeros(self.replicas * len(graph), graph.state_type)
-
-
-class Carried(NamedTuple):
-    """Persistent arrays of a chain besides its state, and the prepared data of their layout."""
-
-    data: Any
-    carried: NDArray[np.float64]
-    replicas: NDArray[Any]
 
 
 @checked(SampleError)
@@ -323,81 +291,3 @@ def check_zeros(sampler: Sampler, graph: FactorGraph) -> None:
         "mg.PoissonGibbs() or mg.Gibbs(), which evaluate such factors exactly, or raise zeros with "
         "floor=, which is another model"
     )
-
-
-class _Compiled(NamedTuple):
-    update: Any
-    begin: Any
-
-
-_COMPILED: dict[type, _Compiled] = {}
-_SWEEPS: dict[type, _Compiled] = {}
-
-
-def register(data: type, update: Any, begin: Any = None) -> None:
-    """Associate a sampler's compiled functions with the type of its data.
-
-    `begin(data, model, chain)` initializes what the sampler keeps between updates, if anything.
-    """
-    _COMPILED[data] = _Compiled(update, begin)
-
-
-def register_sweep(data: type, sweep: Any, begin: Any) -> None:
-    """Associate the compiled functions of a sweeping sampler with the type of its data.
-
-    `begin(data, model, chain, replicas)` initializes the chain's arrays from its first state.
-    """
-    _SWEEPS[data] = _Compiled(sweep, begin)
-
-
-def compiled_for(kind: type) -> _Compiled:
-    """Return the compiled functions for a type of prepared data."""
-    return _COMPILED[kind]
-
-
-def carries(data: Any) -> bool:
-    """Return whether the sampler has arrays that must be initialized before its first update."""
-    return compiled_for(type(data)).begin is not None
-
-
-def update(data: Any, model: Any, chain: Any, i: int) -> int:
-    """Draw a new value for variable `i`; compiled code only."""
-    return compiled_for(type(data)).update(data, model, chain, i)  # type: ignore[no-any-return]
-
-
-def begin(data: Any, model: Any, chain: Any) -> None:
-    """Initialize what the sampler keeps between updates, for a new state; compiled code only."""
-    compiled_for(type(data)).begin(data, model, chain)
-
-
-def sweep(data: Any, model: Any, chain: Any, replicas: Any) -> None:
-    """Update all variables; compiled code only."""
-    _SWEEPS[type(data)].update(data, model, chain, replicas)
-
-
-def begin_sweeps(data: Any, model: Any, chain: Any, replicas: Any) -> None:
-    """Initialize the arrays of a sweeping sampler, for a new state; compiled code only."""
-    _SWEEPS[type(data)].begin(data, model, chain, replicas)
-
-
-# Numba requires exactly these signatures without annotations. It compiles the source of the
-# returned function in place of this one; a wrapper that calls it would be one more function to
-# compile.
-@chosen_by_type(update)
-def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
-    return _COMPILED[data.instance_class].update.py_func
-
-
-@chosen_by_type(begin)
-def _begin_for_type(data, model, chain):  # type: ignore[no-untyped-def]
-    return _COMPILED[data.instance_class].begin.py_func
-
-
-@chosen_by_type(sweep)
-def _sweep_for_type(data, model, chain, replicas):  # type: ignore[no-untyped-def]
-    return _SWEEPS[data.instance_class].update.py_func
-
-
-@chosen_by_type(begin_sweeps)
-def _begin_sweeps_for_type(data, model, chain, replicas):  # type: ignore[no-untyped-def]
-    return _SWEEPS[data.instance_class].begin.py_func

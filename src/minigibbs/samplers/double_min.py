@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration, softmax
 from minigibbs.exact.transition import Transition
@@ -20,7 +22,7 @@ from minigibbs.kernels.layout import ACCEPTED, PROPOSED
 from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws
 from minigibbs.kernels.random import positive_uniform
-from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
+from minigibbs.samplers.base import Sampler, choice_operations, mean_row
 from minigibbs.samplers.bounds import (
     DOUBLE_MIN_EXPONENT,
     FAILURE,

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register_sweep
 from minigibbs.errors import SampleError
 from minigibbs.exact.elimination import EliminationTree, possible
 from minigibbs.exact.enumeration import Enumeration
@@ -21,7 +23,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
+from minigibbs.samplers.base import SweepSampler
 from minigibbs.system.boundary import checked
 
 # Variables that are drawn together. Their sizes are in [slot_start, slot_end) of `own`, their joint

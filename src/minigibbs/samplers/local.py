@@ -10,6 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register
 from minigibbs.errors import SampleError
 from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration, softmax
@@ -22,7 +24,7 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
-from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
+from minigibbs.samplers.base import Sampler, choice_operations, mean_row
 from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
 from minigibbs.system.boundary import checked

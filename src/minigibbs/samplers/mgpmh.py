@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register
 from minigibbs.errors import SampleError
 from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration, softmax
@@ -22,7 +23,7 @@ from minigibbs.kernels.layout import ACCEPTED, EVALUATIONS, PROPOSED
 from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws, poisson_vector
 from minigibbs.kernels.random import positive_uniform
-from minigibbs.samplers.base import Sampler, choice_operations, far_share, mean_row, register
+from minigibbs.samplers.base import Sampler, choice_operations, far_share, mean_row
 from minigibbs.samplers.bounds import (
     SLOWDOWN,
     check_guarantee,

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
-from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
+from minigibbs.samplers.base import Sampler, choice_operations, mean_row
 from minigibbs.samplers.bounds import (
     FAILURE,
     LOOSEST,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register
 from minigibbs.errors import SampleError
 from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration
@@ -30,7 +31,7 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import ACCEPTED, DRAWS, PROPOSED
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, positive_uniform, uniform
-from minigibbs.samplers.base import Sampler, far_share, mean_row, register
+from minigibbs.samplers.base import Sampler, far_share, mean_row
 from minigibbs.samplers.bounds import (
     check_settings,
     check_work,

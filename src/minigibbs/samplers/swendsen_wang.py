@@ -23,6 +23,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register_sweep
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
@@ -38,7 +40,7 @@ from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, uniform
-from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
+from minigibbs.samplers.base import SweepSampler
 from minigibbs.samplers.poisson_gibbs.groups.kernel import (
     displacement_alias,
     displacements,

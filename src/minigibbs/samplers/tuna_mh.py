@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register
 from minigibbs.errors import SampleError
 from minigibbs.exact.distributions import poisson_grid
 from minigibbs.exact.enumeration import Enumeration
@@ -36,7 +37,7 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS, PROPOSED
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, uniform
-from minigibbs.samplers.base import Sampler, register
+from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.bounds import check_settings, check_work, metropolis_slowdown
 from minigibbs.samplers.poisson_mh import (
     decide,

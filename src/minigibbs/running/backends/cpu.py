@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Carried, new_chain, start_chain, start_sweeps
+from minigibbs.engine.dispatch import carries, sweep, update
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import (
@@ -16,7 +18,6 @@ from minigibbs.kernels.layout import (
     SHARED,
     SHUFFLED,
     SYSTEMATIC,
-    Chain,
     Recorder,
     Scan,
 )
@@ -43,15 +44,7 @@ from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import CHROMATIC, SCANS, Plan
 from minigibbs.running.tempered import LevelRecords
-from minigibbs.samplers.base import (
-    Carried,
-    SweepSampler,
-    begin,
-    begin_sweeps,
-    carries,
-    sweep,
-    update,
-)
+from minigibbs.samplers.base import SweepSampler
 from minigibbs.samplers.tempering.sampler import ladder_slots
 from minigibbs.system import memory
 
@@ -145,14 +138,7 @@ class CpuGroup(Group):
         space = plan.sampler.workspace(graph, data)
         self.data, self.model = data, graph.packed
         self.length = plan.length if length is None else length
-        self.chain = Chain(
-            x=state.copy(),  # cache lines that no other chain writes to
-            stream=stream.copy(),
-            carried=np.zeros(space.carried),
-            weights=np.zeros(2 * int(graph.sizes.max()) + space.numbers),
-            scratch=np.zeros(space.scratch, dtype=np.int64),
-            tally=np.zeros(CHANGES + 1, dtype=np.int64),
-        )
+        self.chain = new_chain(graph, space, state, stream.copy())
         self.replicas = space.new_replicas(graph)
         scan = first_scan(plan)
         self.scan = scan if scan.kind == SHARED else scan._replace(stream=self.chain.stream)
@@ -479,12 +465,6 @@ def advance(data, model, chain, scan, recorder, updates, recording):
 
 
 @entry
-def start_chain(data, model, chain):
-    """Let the sampler initialize its auxiliary state for the chain's initial state."""
-    begin(data, model, chain)
-
-
-@entry
 def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps, recording):
     """Advance one chain by `sweeps`; its arrays contain everything needed to continue.
 
@@ -504,9 +484,3 @@ def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps,
             if clock % recorder.thin == 0:
                 keep(recorder, model, clock, x)
     recorder.clock[0] = clock
-
-
-@entry
-def start_sweeps(data, model, chain, replicas):
-    """Let the sampler initialize its auxiliary state for the chain's initial state."""
-    begin_sweeps(data, model, chain, replicas)

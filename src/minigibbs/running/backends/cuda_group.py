@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Carried
+from minigibbs.engine.dispatch import carries
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
 from minigibbs.kernels.scan import walk
@@ -26,7 +28,7 @@ from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import Plan
-from minigibbs.samplers.base import Carried, SweepSampler, carries
+from minigibbs.samplers.base import SweepSampler
 from minigibbs.system import memory
 
 WARP = 32  # threads of a warp, which run synchronized

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minigibbs.engine.dispatch import begin, begin_sweeps, sweep, update
 from minigibbs.kernels.energy import part_energy
 from minigibbs.kernels.jit import DISPATCHED, kernel
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.scan import next_variable
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.running.backends.device.toolchain import cuda, dispatch_by_type, entry
-from minigibbs.samplers.base import begin, begin_sweeps, sweep, update
 
 dispatch_by_type(DISPATCHED)
 

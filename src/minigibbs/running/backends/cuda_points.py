@@ -476,7 +476,7 @@ def _stages(features, plain, part):
 
 
 @cache
-def _proposing(features, plain, chunk, values, bits, lanes, part):
+def _proposing(features, plain, chunk, values, bits, warp_size, part):
     """Return functions that make the proposals of a chunk, and that settle undecided ones."""
     homes, note = home_quads(features), _noting(chunk, values, bits)
     begin, find_point, decide = _stages(features, plain, part)
@@ -521,7 +521,7 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
         while flat < stop:
             while room.ends[np.uint32(segment + _ONE)] <= flat:
                 segment = np.uint32(segment + _ONE)
-            next_flat, following = np.uint32(flat + np.uint32(lanes)), segment
+            next_flat, following = np.uint32(flat + np.uint32(warp_size)), segment
             both = next_flat < stop
             if both:
                 while room.ends[np.uint32(following + _ONE)] <= next_flat:
@@ -538,16 +538,16 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
                 return flat
             if both and not offer(room, own, at, following, next_flat, words2[0], amount2, unsure2):
                 return next_flat
-            segment, flat = following, np.uint32(next_flat + np.uint32(lanes))
+            segment, flat = following, np.uint32(next_flat + np.uint32(warp_size))
         return flat
 
     @_device
     def propose_all(data, packed, who, room, own, at, thread):
         """Let each warp make an equal share of the proposals, lane by lane."""
-        total, warp = np.uint64(room.ends[room.counts.size]), thread // np.int32(lanes)
-        warps = np.uint64(max(cuda.blockDim.x // lanes, 1))
+        total, warp = np.uint64(room.ends[room.counts.size]), thread // np.int32(warp_size)
+        warps = np.uint64(max(cuda.blockDim.x // warp_size, 1))
         flat = np.uint32(total * np.uint64(warp) // warps)
-        flat = np.uint32(flat + np.uint32(thread % np.int32(lanes)))
+        flat = np.uint32(flat + np.uint32(thread % np.int32(warp_size)))
         stop = np.uint32(total * np.uint64(warp + 1) // warps)
         left = np.int32(1)
         while left:
@@ -564,14 +564,14 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 
 
 @cache
-def _choosing(groups, values, chunk, bits, lanes):
+def _choosing(groups, values, chunk, bits, warp_size):
     """Return a function by which a warp chooses the values of a chunk."""
     _, value_at, change, _ = _keeping(bits)
 
     @_device
-    def take_in(room, known, lane, lanes):
+    def count_ready(room, known, worker, workers):
         """Count deferred values of updates that no longer wait for any other."""
-        k = np.uint32(lane)
+        k = np.uint32(worker)
         while k < room.holding[0]:
             entry = room.held[k]
             u = right(entry, _UPDATE)
@@ -583,7 +583,7 @@ def _choosing(groups, values, chunk, bits, lanes):
                 cell = np.uint32(np.uint32(g * np.uint32(chunk)) + u)
                 cell = np.uint32(cell * np.uint32(values) + room.fresh[last])
                 cuda.atomic.add(room.seen, cell, amount)
-            k = np.uint32(k + np.uint32(lanes))
+            k = np.uint32(k + np.uint32(workers))
 
     @_device
     def weigh(data, room, old, thread, field):
@@ -624,7 +624,7 @@ def _choosing(groups, values, chunk, bits, lanes):
         changes = 0
         while known != _FULL:
             chosen = left and np.uint32(mine & np.uint32(~known)) == _NONE
-            take_in(room, known, thread, lanes)
+            count_ready(room, known, thread, warp_size)
             _sync_warp()
             if chosen:
                 weigh(data, room, old, thread, field)
@@ -653,15 +653,19 @@ def sweep_points(
     `near`: a chain's values are in dynamic shared memory, see `near_bytes`. For profiling, a
     `part` can be omitted.
     """
-    lanes, segments, bits = min(WARP, threads), groups * chunk, value_bits(values) if near else 0
+    warp_size, segments, bits = (
+        min(WARP, threads),
+        groups * chunk,
+        value_bits(values) if near else 0,
+    )
     home_words, marks, bins = QUAD * home_quads(features), segments + 1, segments * values
     words, group_words = home_words * segments, QUAD * groups
     sums = -(-segments // SOME)
     (read_homes, count_all), choose_all = (
         _counting(features, chunk),
-        _choosing(groups, values, chunk, bits, lanes),
+        _choosing(groups, values, chunk, bits, warp_size),
     )
-    propose_all, settle_open = _proposing(features, plain, chunk, values, bits, lanes, part)
+    propose_all, settle_open = _proposing(features, plain, chunk, values, bits, warp_size, part)
     read_all, _, _, write_all = _keeping(bits)
     options = at_most(registers)
 
@@ -704,7 +708,7 @@ def sweep_points(
             room.groups[first + 1] = as_word(packed.power[thread])
             room.groups[first + 2] = as_word(packed.slack[thread])
         # With several warps, the first chooses and the others count.
-        spared = np.int32(lanes if threads > lanes else 0)
+        spared = np.int32(warp_size if threads > warp_size else 0)
         worker, workers = np.int32(thread - spared), np.int32(cuda.blockDim.x - spared)
         width, calm = min(step, free), np.int32(0)
         proposed = count_all(data, who, room, at, width, thread, np.int32(cuda.blockDim.x))
@@ -717,8 +721,8 @@ def sweep_points(
             cuda.syncthreads()
             if part != NO_PROPOSALS:
                 propose_all(data, packed, who, room, own, at, thread)
-            if thread < np.int32(lanes):
-                settle_open(data, who, room, own, at, thread, lanes)
+            if thread < np.int32(warp_size):
+                settle_open(data, who, room, own, at, thread, warp_size)
                 _sync_warp()
                 changes += choose_all(data, who, room, own, at, width, thread, field)
             following, more = np.int32(at + width), np.int64(0)

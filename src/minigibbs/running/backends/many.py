@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from minigibbs.engine.dispatch import update
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import Chain
-from minigibbs.samplers.base import update
 
 
 @entry

@@ -173,27 +173,27 @@ class Checkpoint:
         files.check_seal(self.folder / _RUN, links=False)
         return files.read_arrays(self.folder / _RUN, _RUN_FORMAT, links=False)
 
-    def latest(self, take_up: Callable[[Generation], T]) -> T:
-        """Return `take_up` of the latest intact generation; warn about damaged ones.
+    def latest(self, restore: Callable[[Generation], T]) -> T:
+        """Return `restore` of the latest intact generation; warn about damaged ones.
 
         If another process continues the run, generations may vanish during the read. Then the newer
         ones are tried.
         """
         before = self._generations()
         try:
-            return self._latest(take_up)
+            return self._latest(restore)
         except (FormatError, SampleError):
             if self._lock is not None or self._generations() == before:
                 raise
-            return self.latest(take_up)
+            return self.latest(restore)
 
-    def _latest(self, take_up: Callable[[Generation], T]) -> T:
+    def _latest(self, restore: Callable[[Generation], T]) -> T:
         problems: list[Exception] = []
         for generation in sorted(self._generations(), reverse=True):
             try:
                 found = self._read(generation)
                 with files.refusing_damage(self._name("state", generation)):
-                    result = take_up(found)
+                    result = restore(found)
             except (FormatError, OSError) as error:
                 problems.append(error)
                 continue
@@ -347,7 +347,7 @@ def _format(path: Path) -> Any:
         return None
 
 
-def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:
+def restore_groups(plan: Plan, groups: list[Group], found: Generation) -> None:
     """Restore a generation's states and records in new groups, after checking all of it."""
     restore_states(plan, groups, found.states)
     rows = join_rows(found.chunks, len(groups))

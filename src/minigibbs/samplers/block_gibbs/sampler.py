@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register_sweep
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.enumeration import Enumeration, softmax
 from minigibbs.exact.transition import Transition
@@ -25,7 +27,7 @@ from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import EQUAL, EVALUATIONS, TABLE
 from minigibbs.kernels.random import below, uniform
-from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
+from minigibbs.samplers.base import SweepSampler
 from minigibbs.samplers.block_gibbs.covers import (
     LARGEST_TABLE,
     Blocks,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register_sweep
 from minigibbs.graph.factors.potts import Potts
 from minigibbs.graph.factors.unary import Unary
 from minigibbs.graph.graph import FactorGraph
@@ -19,7 +20,6 @@ from minigibbs.graph.simple import simplified
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import below, uniform
-from minigibbs.samplers.base import register_sweep
 from minigibbs.samplers.block_gibbs.program import OUTSIDE, BlockData
 from minigibbs.samplers.gibbs.sampler import sum_unary
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import update
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.philox import chain_bits
-from minigibbs.samplers.base import Sampler, update
+from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.places import order_places
 from minigibbs.samplers.chromatic.tile import VisitTile
 

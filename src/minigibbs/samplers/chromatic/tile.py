@@ -20,7 +20,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.philox import key_of
 
-LANES = 64
+LANES = 64  # chains of a tile, or replicas of a ladder in a word, that are updated together
 QUADS = LANES // 4  # groups of four chains whose random words come from one call
 _WORTH = 1 << 16  # minimum number of updates per thread between two barriers
 FEW = 255  # sweeps that a byte can count

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Pilot, Workspace, pilot_state
+from minigibbs.engine.dispatch import register
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
 from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.categorical import draw_log
-from minigibbs.kernels.jit import entry, kernel
-from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain, Model
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.samplers.base import Workspace, register
 from minigibbs.system.watch import current
 
 LEAST_DEGREE = 32.0  # a smaller mean degree makes evaluating the factors cheap anyway
@@ -62,38 +64,25 @@ def change_rate(graph: FactorGraph, data: FieldData) -> float:
 
 
 def _measure_rate(graph: FactorGraph, data: FieldData) -> float:
-    free = np.flatnonzero(graph.evidence < 0).astype(np.int32)
+    free = free_variables(graph.evidence)
     degree = len(graph.packed.weight) / max(len(free), 1)
     updates = int(min(_PILOT_SWEEPS * len(free), _PILOT / max(degree, 1.0)))
-    rng = np.random.default_rng(0)
-    state = (rng.random(len(graph)) * graph.sizes).astype(graph.state_type)
-    state[graph.evidence >= 0] = graph.evidence[graph.evidence >= 0]
-    chain = Chain(
-        x=state,
-        stream=np.arange(1, 5, dtype=np.uint64),
-        carried=np.zeros(int(graph.sizes.sum())),
-        weights=np.zeros(2 * graph.stats.max_domain),
-        scratch=np.zeros(0, dtype=np.int64),
-        tally=np.zeros(CHANGES + 1, dtype=np.int64),
-    )
     if not len(free):
         return 0.0
+    counted = updates // 2
     if updates <= _UNCOMPILED:
-        changed = _plain_pilot(data, graph.packed, state, free, updates, rng)
+        changed = _plain_pilot(graph, data, updates)
     else:
-        changed = _pilot(data, graph.packed, chain, free, updates)
-    return float(changed) / max(updates // 2, 1)
+        pilot = Pilot(graph, data, field_workspace(graph))
+        pilot.advance(updates - counted)
+        changed = pilot.advance(counted)
+    return float(changed) / max(counted, 1)
 
 
-def _plain_pilot(
-    data: FieldData,
-    model: Model,
-    x: NDArray[Any],
-    order: NDArray[np.int32],
-    updates: int,
-    rng: np.random.Generator,
-) -> int:
-    """Run `_pilot` in NumPy, for few updates, where compilation would take longer."""
+def _plain_pilot(graph: FactorGraph, data: FieldData, updates: int) -> int:
+    """Make a pilot in NumPy; return the changes of its second half."""
+    rng, model = np.random.default_rng(0), graph.packed
+    x, order = pilot_state(graph, rng), free_variables(graph.evidence)
     starts, ends = model.rows["start"].tolist(), model.rows["pair_end"].tolist()
     sizes, firsts, marks = model.rows["domain"].tolist(), model.first.tolist(), rng.random(updates)
     changed = 0
@@ -108,19 +97,6 @@ def _plain_pilot(
         value = int(cumulative.searchsorted(marks[step] * cumulative[-1], side="right"))
         changed += int(value != x[i] and step >= updates - updates // 2)
         x[i] = min(value, size - 1)
-    return changed
-
-
-@entry
-def _pilot(data, model, chain, order, updates):
-    """Count the changes in the second half of the updates, in systematic order."""
-    changed = 0
-    field_begin(data, model, chain)
-    for step in range(updates):
-        i = order[step % len(order)]
-        value = field_update(data, model, chain, i)
-        changed += value != chain.x[i] and step >= updates - updates // 2
-        chain.x[i] = value
     return changed
 
 

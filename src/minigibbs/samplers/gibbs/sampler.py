@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration, softmax
 from minigibbs.exact.transition import Transition, on_states
@@ -26,7 +28,7 @@ from minigibbs.kernels.touched import (
     set_gain,
     touched_space,
 )
-from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
+from minigibbs.samplers.base import Sampler, choice_operations, mean_row
 from minigibbs.samplers.gibbs.fields import (
     FieldData,
     change_rate,

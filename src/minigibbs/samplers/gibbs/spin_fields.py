@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log_by
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import uniform
-from minigibbs.samplers.base import Workspace, register
 
 _REFRESH = 16  # changes per spin between two recomputations of the fields
 

@@ -21,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from minigibbs.engine.chain import Workspace
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
+from minigibbs.samplers.base import Sampler, far_share, mean_row
 from minigibbs.samplers.bounds import check_settings, guarantee
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
 from minigibbs.samplers.gibbs.sampler import gibbs_operations, sum_unary

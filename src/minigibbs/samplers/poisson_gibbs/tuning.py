@@ -9,16 +9,16 @@ fixed, so a graph gives the same number on every machine.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Pilot
+from minigibbs.engine.dispatch import carries
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
-from minigibbs.kernels.jit import entry
-from minigibbs.kernels.layout import CHANGES, Chain
-from minigibbs.samplers.base import carries, update
 from minigibbs.samplers.poisson_gibbs.groups import implicit_space
 from minigibbs.samplers.poisson_gibbs.split import Split, choose_split
 from minigibbs.samplers.registry import choose_variant, variant_of
@@ -71,31 +71,13 @@ def _time_of(graph: FactorGraph, split: Split, sweeps: int) -> float | None:
 
 def _states(graph: FactorGraph, data: Any, sweeps: int) -> NDArray[Any]:
     """Return the states after each sweep of the second half of a run from a fixed first state."""
-    order, space = free_variables(graph.evidence), variant_of(data).workspace(graph)
+    space = variant_of(data).workspace(graph)
     carried, scratch = implicit_space(getattr(data, "implicit", None))
-    state = (np.random.default_rng(0).random(len(graph)) * graph.sizes).astype(graph.state_type)
-    clamped = graph.evidence >= 0
-    state[clamped] = graph.evidence[clamped]
-    chain = Chain(
-        x=state,
-        stream=np.arange(1, 5, dtype=np.uint64),
-        carried=np.zeros(space.carried + carried),
-        weights=np.zeros(2 * int(graph.sizes.max())),
-        scratch=np.zeros(space.scratch + scratch, dtype=np.int64),
-        tally=np.zeros(CHANGES + 1, dtype=np.int64),
-    )
-    states = np.empty((sweeps - sweeps // 2, len(order)), graph.state_type)
-    _run(data, graph.packed, chain, order, sweeps // 2, states)
+    space = replace(space, carried=space.carried + carried, scratch=space.scratch + scratch)
+    pilot = Pilot(graph, data, space)
+    pilot.advance(sweeps // 2 * len(pilot.order))
+    states = np.empty((sweeps - sweeps // 2, len(pilot.order)), graph.state_type)
+    for state in states:
+        pilot.advance(len(pilot.order))
+        state[:] = pilot.state[pilot.order]
     return states
-
-
-@entry
-def _run(data, model, chain, order, warmup, states):
-    """Run systematic sweeps; after the warm-up, store the state after each."""
-    for sweep in range(-warmup, len(states)):
-        for k in range(len(order)):
-            i = order[k]
-            chain.x[i] = update(data, model, chain, i)
-        if sweep >= 0:
-            for k in range(len(order)):
-                states[sweep, k] = chain.x[order[k]]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import begin, carries, compiled_for, register_sweep, update
 from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.implicit.copied import Copied
@@ -20,14 +21,7 @@ from minigibbs.graph.simple import Simple
 from minigibbs.kernels.energy import general_value
 from minigibbs.kernels.jit import chosen_by_type, inlined, kernel
 from minigibbs.kernels.layout import FACTOR, SLOT, TABLE, Chain, Model
-from minigibbs.samplers.base import (
-    Sampler,
-    begin,
-    carries,
-    compiled_for,
-    register_sweep,
-    update,
-)
+from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.poisson_gibbs.groups import group_energy
 from minigibbs.samplers.poisson_gibbs.updates.carrying import CarryingData, StrongCarryingData
 from minigibbs.samplers.tempering.ladder import (
@@ -90,22 +84,22 @@ class Copies(FactorGraph):
         scales: NDArray[np.float64],
         hard: NDArray[np.bool_],
     ) -> None:
-        lanes = len(scales)
+        number = len(scales)
         entries = 2 * len(simple.pair) + len(simple.unary) + len(graph.packed.slots)
         memory.require(
-            lanes * COPY_BYTES * entries,
-            f"tempering on {lanes} levels",
+            number * COPY_BYTES * entries,
+            f"tempering on {number} levels",
             "use fewer levels, or a sampler without them",
         )
         current().require(
-            lanes * COPY_SECONDS * entries,
-            f"laying out {lanes} temperature{'s' if lanes > 1 else ''} of this graph",
+            number * COPY_SECONDS * entries,
+            f"laying out {number} temperature{'s' if number > 1 else ''} of this graph",
             "give more time, or use a sampler without temperatures",
         )
         vars(self).update(
-            domains=Domains(np.repeat(graph.sizes, lanes)),
+            domains=Domains(np.repeat(graph.sizes, number)),
             factors=tuple(Copied(group, scales) for group in graph.implicits),
-            evidence=np.repeat(graph.evidence, lanes),
+            evidence=np.repeat(graph.evidence, number),
         )
         packed = _packed_copies(graph, simple, soft, scales, hard, self.sizes)
         vars(self)["_packed"] = (packed, 0.0)
@@ -120,33 +114,33 @@ def _packed_copies(
     sizes: NDArray[np.int32],
 ) -> Model:
     """Build the copies' arrays; tables are stored twice, first with soft zeros."""
-    lanes, model = len(scales), graph.packed
-    lane = np.arange(lanes)
-    pair = (simple.pair[:, None, :] * lanes + lane[:, None]).reshape(-1, 2).astype(np.int32)
+    number, model = len(scales), graph.packed
+    copy = np.arange(number)
+    pair = (simple.pair[:, None, :] * number + copy[:, None]).reshape(-1, 2).astype(np.int32)
     pair_weight = (simple.pair_weight[:, None] * scales).ravel()
     unary, slots = _unary_factors(graph, soft)
     rest, rest_slots = _chosen(model, simple.rest, len(slots))
     rest["table_start"] += len(simple.unary)
     rest["low"], rest["span"] = soft.low[simple.rest], soft.span[simple.rest]
     base, base_slots = np.concatenate([unary, rest]), np.concatenate([slots, rest_slots])
-    factors = np.repeat(base, lanes).reshape(len(base), lanes)
+    factors = np.repeat(base, number).reshape(len(base), number)
     count = (base["scope_end"] - base["scope_start"])[:, None]
     for name in ("weight", "low", "span"):
         factors[name] *= scales
     if hard.any():
         _harden(factors, hard, graph, simple, soft, len(unary))
-    factors["scope_start"] = base["scope_start"][:, None] * lanes + lane * count
+    factors["scope_start"] = base["scope_start"][:, None] * number + copy * count
     factors["scope_end"] = factors["scope_start"] + count
-    every = np.empty(len(base_slots) * lanes, dtype=SLOT)
+    every = np.empty(len(base_slots) * number, dtype=SLOT)
     starts = np.repeat(base["scope_start"], count[:, 0])  # per slot, the start of its factor
     width = np.repeat(count[:, 0], count[:, 0])
     offset = np.arange(len(base_slots)) - starts
-    for c in range(lanes):
-        place = starts * lanes + c * width + offset
-        every["variable"][place] = base_slots["variable"] * lanes + c
+    for c in range(number):
+        place = starts * number + c * width + offset
+        every["variable"][place] = base_slots["variable"] * number + c
         every["key"][place] = base_slots["key"]
     tables = [soft.unary, soft.table, *([simple.unary, model.table] if hard.any() else [])]
-    evidence = np.repeat(graph.evidence, lanes)
+    evidence = np.repeat(graph.evidence, number)
     current().check_droppable()
     rows, target, weight = packed_rows(sizes, evidence, pair, pair_weight, factors.ravel(), every)
     current().check_droppable()
@@ -230,21 +224,21 @@ def _nothing(data, model, chain):
     pass
 
 
-def _take_sums(data: Any, model: Any, chain: Any) -> None:
+def _sum_again(data: Any, model: Any, chain: Any) -> None:
     """Recompute the inner sampler's running sums from the states; compiled code only."""
     if isinstance(data, _SUMS):
         begin(data, model, chain)
 
 
-@chosen_by_type(_take_sums)
+@chosen_by_type(_sum_again)
 def _sums_for_type(data, model, chain):
     sums = data.instance_class in _SUMS
     return (compiled_for(data.instance_class).begin if sums else _nothing).py_func
 
 
 @inlined
-def _energies(data, model, chain, replicas, lanes):
-    """Compute the energies of all lanes, with soft zeros."""
+def _energies(data, model, chain, replicas, slots):
+    """Compute the energies of all slots, with soft zeros."""
     soft = Model(
         model.rows,
         model.first,
@@ -256,24 +250,24 @@ def _energies(data, model, chain, replicas, lanes):
         model.slots,
         data.table,
     )
-    energies = chain.carried[energy_at(data) : energy_at(data) + lanes]
-    for lane in range(lanes):
-        energies[lane] = data.constant
+    energies = chain.carried[energy_at(data) : energy_at(data) + slots]
+    for slot in range(slots):
+        energies[slot] = data.constant
     for k in range(len(data.order)):
         i = data.order[k]
-        for lane in range(lanes):
-            energies[lane] += data.unary[model.first[i] + replicas[i * lanes + lane]]
-    for k in range(len(data.pair)):  # all lanes together, which are contiguous in memory
-        a, b = np.int64(data.pair[k, 0]) * lanes, np.int64(data.pair[k, 1]) * lanes
+        for slot in range(slots):
+            energies[slot] += data.unary[model.first[i] + replicas[i * slots + slot]]
+    for k in range(len(data.pair)):  # all slots together, which are contiguous in memory
+        a, b = np.int64(data.pair[k, 0]) * slots, np.int64(data.pair[k, 1]) * slots
         weight = data.pair_weight[k]
-        for lane in range(lanes):
-            same = replicas[np.uint64(a + lane)] == replicas[np.uint64(b + lane)]
-            energies[lane] += weight if same else 0.0
-    for lane in range(lanes):
-        x, total = replicas[lane::lanes], 0.0
+        for slot in range(slots):
+            same = replicas[np.uint64(a + slot)] == replicas[np.uint64(b + slot)]
+            energies[slot] += weight if same else 0.0
+    for slot in range(slots):
+        x, total = replicas[slot::slots], 0.0
         for k in range(len(data.rest)):
             total += general_value(soft, x, model.factors[data.rest[k]])
-        energies[lane] += total + group_energy(data.implicit, x, chain.weights)
+        energies[slot] += total + group_energy(data.implicit, x, chain.weights)
 
 
 @inlined
@@ -336,7 +330,7 @@ def exchange_clusters(data, chain, replicas):
 @kernel
 def copies_sweep(data, model, chain, replicas):
     """Make a round: a sweep of every level, Houdayer moves, exchanges."""
-    lanes = len(data.beta) * data.twins
+    slots = len(data.beta) * data.twins
     inner = Chain(
         replicas,
         chain.stream,
@@ -345,14 +339,14 @@ def copies_sweep(data, model, chain, replicas):
         chain.scratch[: data.stack],
         chain.tally,
     )
-    _take_sums(data.inner, data.copies, inner)
+    _sum_again(data.inner, data.copies, inner)
     for _ in range(data.sweeps):
         for k in range(len(data.order)):
-            first = np.int64(data.order[k]) * lanes
-            for lane in range(lanes):
-                replicas[first + lane] = update(data.inner, data.copies, inner, first + lane)
+            first = np.int64(data.order[k]) * slots
+            for slot in range(slots):
+                replicas[first + slot] = update(data.inner, data.copies, inner, first + slot)
     exchange_clusters(data, chain, replicas)
-    _energies(data, model, chain, replicas, lanes)
+    _energies(data, model, chain, replicas, slots)
     if data.hard:
         count_broken(data, model, chain, replicas)
     exchange(data, chain, replicas)
@@ -363,7 +357,7 @@ def copies_sweep(data, model, chain, replicas):
 def copies_begin(data, model, chain, replicas):
     """Copy the chain's state to all levels."""
     for i in range(len(chain.x)):
-        for k in range(data.stride):  # lanes without a level, too
+        for k in range(data.stride):  # places without a level, too
             replicas[i * data.stride + k] = chain.x[i]
     begin_ladder(data, chain)
 

@@ -121,7 +121,7 @@ def label_at(data):
 
 @inlined
 def energy_at(data):
-    """Return the index of the energies of the lanes."""
+    """Return the index of the energies of the slots."""
     return label_at(data) + len(data.beta) * data.twins
 
 

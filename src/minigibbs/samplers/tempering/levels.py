@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace, make_sweeps, new_chain, pilot_stream, start_sweeps
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.jit import entry
-from minigibbs.kernels.layout import CHANGES, Chain
-from minigibbs.samplers.base import Workspace, begin_sweeps, sweep
+from minigibbs.kernels.layout import Chain, Model
 from minigibbs.samplers.tempering.ladder import ROUNDS, SWAPS
 from minigibbs.system.watch import current
 
@@ -68,7 +67,7 @@ def find_levels(
     """
     if beta is None:
         beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
-    rounds, made, stream = _FIRST_ROUNDS, 0.0, np.arange(1, 5, dtype=np.uint64)
+    rounds, made, stream = _FIRST_ROUNDS, 0.0, pilot_stream()
     allowed, first = current().spent + _SHARE * current().left, len(beta)
     layout, pace = _seconds(graph, prepare, beta, state, stream)
     for number in range(_ROUNDS):
@@ -126,15 +125,7 @@ def rejection_rates(
     rounds: int,
 ) -> NDArray[np.float64]:
     """Measure the rejection rates of neighboring levels in a run of some rounds."""
-    chain = Chain(
-        x=state.copy(),
-        stream=stream,
-        carried=np.zeros(space.carried),
-        weights=np.zeros(2 * int(graph.sizes.max())),
-        scratch=np.zeros(space.scratch, dtype=np.int64),
-        tally=np.zeros(CHANGES + 1, dtype=np.int64),
-    )
-    replicas = space.new_replicas(graph)
+    chain, replicas = new_chain(graph, space, state, stream), space.new_replicas(graph)
     run_rounds(data, graph.packed, chain, replicas, rounds)
     state[:] = chain.x
     first, pairs = data.own + SWAPS, len(data.beta) - 1
@@ -143,13 +134,10 @@ def rejection_rates(
     return 1.0 - chances
 
 
-@entry
-def run_rounds(data, model, chain, replicas, rounds):
+def run_rounds(data: Any, model: Model, chain: Chain, replicas: NDArray[Any], rounds: int) -> None:
     """Initialize a ladder, and run it for `rounds` rounds; the first half is not counted."""
-    begin_sweeps(data, model, chain, replicas)
-    for k in range(rounds):
-        if k == rounds // 2:
-            for place in range(data.own + SWAPS, data.own + SWAPS + len(data.beta) - 1):
-                chain.carried[place] = 0.0
-            chain.carried[data.own + ROUNDS] = 0.0
-        sweep(data, model, chain, replicas)
+    start_sweeps(data, model, chain, replicas)
+    make_sweeps(data, model, chain, replicas, rounds // 2)
+    chain.carried[data.own + SWAPS : data.own + SWAPS + len(data.beta) - 1] = 0.0
+    chain.carried[data.own + ROUNDS] = 0.0
+    make_sweeps(data, model, chain, replicas, rounds - rounds // 2)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Carried, Workspace, pilot_state
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.prepared import prepared
 from minigibbs.graph.simple import Simple, neighbors, open_slots, simplified
 from minigibbs.kernels.layout import Chain
-from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
+from minigibbs.samplers.base import Sampler, SweepSampler, check_stored
 from minigibbs.samplers.bounds import guarantee
 from minigibbs.samplers.chromatic.tile import LANES
 from minigibbs.samplers.costs import COSTS
@@ -147,7 +148,7 @@ class Tempering(SweepSampler):
             data = chosen.ladder(graph, beta, soft=True)
             return data, chosen.workspace(graph, data)
 
-        beta = find_levels(graph, first_state(graph), prepare, self.levels)
+        beta = find_levels(graph, pilot_state(graph), prepare, self.levels)
         return replace(chosen, levels=tuple(beta.tolist()))
 
     def _check_implicit(self, graph: FactorGraph) -> None:
@@ -375,14 +376,6 @@ def _read_levels(levels: Any) -> tuple[float, ...]:
     if not (np.diff(beta) > 0).all():
         raise SampleError(f"{rule}, got {levels!r}")
     return tuple(beta.tolist())
-
-
-def first_state(graph: FactorGraph) -> NDArray[Any]:
-    """Return a random state from which a search of levels starts, with a fixed seed."""
-    state = (np.random.default_rng(0).random(len(graph)) * graph.sizes).astype(graph.state_type)
-    clamped = graph.evidence >= 0
-    state[clamped] = graph.evidence[clamped]
-    return state
 
 
 def is_sparse(graph: FactorGraph, most: float = _SPARSE) -> bool:

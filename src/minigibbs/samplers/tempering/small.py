@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register_sweep
 from minigibbs.graph.factors.base import Factors
 from minigibbs.graph.factors.potts import Potts
 from minigibbs.graph.factors.table import Table
@@ -33,7 +34,6 @@ from minigibbs.kernels.jit import kernel, literal
 from minigibbs.kernels.lanes import VECTOR, add_where, equal_bits, fused, lanes_of
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.philox import chain_bits
-from minigibbs.samplers.base import register_sweep
 from minigibbs.samplers.chromatic.small import SmallColors, small_colors
 from minigibbs.samplers.chromatic.small_tiles import (
     ROOM,

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register_sweep
 from minigibbs.graph.factors.potts import Potts
 from minigibbs.graph.factors.unary import Unary
 from minigibbs.graph.graph import FactorGraph
@@ -30,7 +31,6 @@ from minigibbs.kernels.choice import RARE
 from minigibbs.kernels.jit import kernel, literal
 from minigibbs.kernels.lanes import VECTOR, add_where, bits_of, lanes_of
 from minigibbs.kernels.layout import EVALUATIONS
-from minigibbs.samplers.base import register_sweep
 from minigibbs.samplers.chromatic.spin_tiles import (
     lane_bits,
     lane_choices,

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import compiled_for
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.alias import alias_rows
 from minigibbs.kernels.poisson import FEW_DRAWS
 from minigibbs.kernels.touched import LARGEST, LEAST
-from minigibbs.samplers.base import Workspace, compiled_for
 from minigibbs.samplers.poisson_gibbs.split import Split
 
 HEAVY_STEP = 4  # exactly evaluated pairs of a variable are padded to a multiple of this

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
-from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import touched_workspace
 from minigibbs.samplers.poisson_gibbs.groups import begin_implicit, note_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.alias import alias_rows, draw_alias
@@ -25,7 +26,6 @@ from minigibbs.kernels.touched import (
     draw_touched,
     touch,
 )
-from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, sum_unary, touched_workspace
 from minigibbs.samplers.poisson_gibbs.groups import draw_implicit, prepare_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.dispatch import register
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_by_inversion
 from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import draw_touched, multiply
-from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, touched_workspace
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import (

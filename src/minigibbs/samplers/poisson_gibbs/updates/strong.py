@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.engine.chain import Workspace
+from minigibbs.engine.dispatch import register
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log_by
 from minigibbs.kernels.energy import add_general
@@ -17,7 +19,6 @@ from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import leftover, uniform
 from minigibbs.kernels.touched import SUMS
-from minigibbs.samplers.base import Workspace, register
 from minigibbs.samplers.gibbs.sampler import load_unary
 from minigibbs.samplers.poisson_gibbs.groups import draw_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split

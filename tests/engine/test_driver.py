@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.engine.driver import drive
+from minigibbs.inference import annealing, population
 from minigibbs.inference import maximize as searching
 from minigibbs.learning import ascent, climb
 from minigibbs.learning.pseudo import PseudoLikelihood
+from minigibbs.results import annealed
 from minigibbs.running import loop
-from minigibbs.running.driver import drive
 from minigibbs.system.watch import INTERRUPTED, TIME, StopError, Watch
 
 QUIET = {"progress": False}
@@ -214,5 +216,14 @@ def test_a_signal_in_the_preparations_of_a_later_model_keeps_the_earlier_ones(mo
 
 def test_the_tasks_of_the_library_leave_the_clock_to_the_driver():
     """Each class with segments is advanced by `drive` alone."""
-    for task in (loop.Loop, ascent.Ascent, climb.Climb, searching._Searching):
+    tasks = (
+        loop.Loop,
+        ascent.Ascent,
+        climb.Climb,
+        searching._Searching,
+        annealing.Annealing,
+        population._Annealing,
+        annealed._Annealing,
+    )
+    for task in tasks:
         assert all(hasattr(task, name) for name in ("segment", "keep", "rest"))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from minigibbs.engine.dispatch import begin_sweeps, sweep
 from minigibbs.kernels.energy import total_energy
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.samplers.base import begin_sweeps, sweep
 from minigibbs.samplers.tempering.ladder import copy_slot, energy_at, read_slot
 
 
