@@ -13,7 +13,6 @@ beyond.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +35,7 @@ from minigibbs.graph.factors import (
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
+from minigibbs.system.caller import warn
 
 _SITE_BYTES = 4  # bytes per site of a large implicit lattice while it is sampled
 _VARIABLE_BYTES = 64  # bytes per variable while its size is generated, stored and packed
@@ -537,10 +537,9 @@ def dense_crf(
     color_widths = _widths("srgb", srgb, pixels.shape[2])
     low, high = pixels.min(), pixels.max()
     if bilateral_compat and 0 <= low < high <= 1 < color_widths.min():
-        warnings.warn(
+        warn(
             f"dense_crf: the colors of the image are between 0 and 1, so that srgb={srgb} ignores "
-            "them; give 255 * image, or divide srgb by 255",
-            stacklevel=3,
+            "them; give 255 * image, or divide srgb by 255"
         )
     colors = pixels.reshape(count, -1) / color_widths
     norms = "sums" if normalize else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from minigibbs.graph.domains import PrunedDomains
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.factors.base import FLOOR_CHANGES
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.system.caller import warn
 
 
 def check_floor(floor: float | None) -> None:
@@ -73,7 +73,7 @@ def assemble(
     if floor is not None:
         raised = _floor_note(left, floor)
         if raised:
-            warnings.warn(f"{path}: {raised[0]}: {FLOOR_CHANGES}", stacklevel=4)
+            warn(f"{path}: {raised[0]}: {FLOOR_CHANGES}")
         notes += raised
         left = [TableFactor(scope, np.maximum(table, floor)) for scope, table in left]
     domains.notes = tuple(notes)

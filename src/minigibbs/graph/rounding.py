@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minigibbs.kernels.layout import Model
+from minigibbs.system.caller import warn
 
 if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph
@@ -55,4 +55,4 @@ def warn_of_rounding(graph: FactorGraph, log_z: float = 0.0) -> None:
     error = abs(log_z) * float(np.finfo(np.float64).eps) if np.isfinite(log_z) else 0.0
     text = rounding_warning(max(graph.rounding_error, error))
     if text is not None:
-        warnings.warn(text, stacklevel=3)
+        warn(text)

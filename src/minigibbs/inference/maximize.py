@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time as clocks
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,6 +36,7 @@ from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, is_sparse
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
+from minigibbs.system.caller import warn
 from minigibbs.system.progress import Stage
 from minigibbs.system.watch import TIME, StopError, Watch, current
 
@@ -163,10 +163,9 @@ def maximize(
     best = int(found.energies.argmin())
     least = found.energies[best]
     if found.ended == TIME and not found.rounds and found.method:
-        warnings.warn(
+        warn(
             f"mg.maximize completed no round within max_time={limit:.3g} s: its state is only a "
-            "local optimum near a random state; give more time",
-            stacklevel=3,
+            "local optimum near a random state; give more time"
         )
     maximum = Maximum(
         domains=graph.domains,

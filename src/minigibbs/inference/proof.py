@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -17,6 +16,7 @@ from minigibbs.exact.elimination import EliminationTree
 from minigibbs.exact.queries import best_state
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.maximum import Maximum
+from minigibbs.system.caller import warn
 from minigibbs.system.watch import StopError, Watch
 
 PROVEN = "proven"
@@ -64,10 +64,9 @@ def proven_by_elimination(graph: FactorGraph, seconds: float) -> Maximum | None:
 def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, clock: Watch) -> Maximum:
     """Return the same state or a better one, with the bound that toulbar2 proves in the time."""
     if find_spec("pytoulbar2") is None:
-        warnings.warn(
+        warn(
             "there is no proof: the treewidth of this graph is too large for elimination, and "
-            "pytoulbar2 is not installed; pip install 'minigibbs[toulbar2]'",
-            stacklevel=4,
+            "pytoulbar2 is not installed; pip install 'minigibbs[toulbar2]'"
         )
         return found
     constant, costs = cost_functions(graph)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings as python_warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from minigibbs.running.plan import CONVERGED
 from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.samplers import Sampler
 from minigibbs.system.boundary import checked
+from minigibbs.system.caller import warn
 from minigibbs.system.files import refusing_damage
 from minigibbs.system.progress import Stage
 from minigibbs.system.watch import TIME, StopError, Watch, current
@@ -667,7 +667,7 @@ class _Task:
         rounded = rounding_warning(self.graph.with_flat(values).rounding_error)
         found += [] if rounded is None else [rounded]
         for text in found:
-            python_warnings.warn(text, stacklevel=4)
+            warn(text)
         return Fit(
             graph=self.graph.with_flat(values),
             method=self.settings.method,

@@ -10,7 +10,6 @@ between chains.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from minigibbs.kernels.observe import BATCHES, batch_size
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import LEVEL
 from minigibbs.system.boundary import check_level, checked
+from minigibbs.system.caller import warn
 from minigibbs.system.quantiles import fisher, student
 
 BLOCK_TIMES = 10.0  # least length of a block in autocorrelation times
@@ -170,10 +170,9 @@ class Blocks:
         found = self.trusted(function, method)
         several = len(self.sizes) > 1  # one block has no error
         if np.isnan(found.value).any() or (several and np.isnan(found.error).any()):
-            warnings.warn(
+            warn(
                 "this estimate, or its error, is NaN: the function has no value at the means of "
-                "all records or of some blocks of them; run longer",
-                stacklevel=3,
+                "all records or of some blocks of them; run longer"
             )
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
 from minigibbs.results.marginals import LEVEL, Marginal, Shares
 from minigibbs.system.boundary import checked
+from minigibbs.system.caller import warn
 
 ONE_STATE = "one state"  # start of a run: all chains at one given state
 OWN_SCAN = "own"  # scan of samplers that update all variables at once
@@ -96,10 +96,9 @@ class Result(ABC):
         number = self.domains.index(variable)
         ends = self.shares.intervals(level)
         if not self.shares.degrees > 0:
-            warnings.warn(
+            warn(
                 "the interval is NaN: a single chain has no standard error; sample with two "
-                "chains or more",
-                stacklevel=2,
+                "chains or more"
             )
         return ends[self.shares.of_variable(number)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from minigibbs.structure.scores import BIC, SCORES
 from minigibbs.structure.structure import Edge, Structure
 from minigibbs.structure.table import Codes, read_table
 from minigibbs.system.boundary import checked
+from minigibbs.system.caller import warn
 from minigibbs.system.progress import Stage
 from minigibbs.system.watch import Watch
 
@@ -191,7 +191,7 @@ def learn_structure(
     if made < bootstrap:
         notes.append(f"only {made} of {bootstrap} bootstrap replicates were made: give more time")
     for note in notes[len(table.notes) :]:
-        warnings.warn(note, stacklevel=3)
+        warn(note)
     return Structure(
         graph=graph,
         edges=tuple(edges),

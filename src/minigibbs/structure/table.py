@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.structure.binning import MOST_VALUES, Bins, Cuts, bins_of, read_cuts
 from minigibbs.structure.frames import Column, read_frame
 from minigibbs.system import memory
+from minigibbs.system.caller import warn
 from minigibbs.system.frames import look_up, places_of
 
 DEFAULT_BINS = 5
@@ -148,7 +148,7 @@ def read_table(frame: Any, bins: Bins | Mapping[str, Bins] | None) -> Codes:
         codes[k, column.missing] = domains.sizes[k]
         codes[k, ~column.missing] = known[k]
     for note in notes:
-        warnings.warn(note, stacklevel=4)
+        warn(note)
     return Codes(domains, codes, tuple(readings), tuple(notes))
 
 

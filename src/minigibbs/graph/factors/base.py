@@ -7,7 +7,6 @@ A kind is a group of factors given as whole arrays. It validates itself, and con
 from __future__ import annotations
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -21,6 +20,7 @@ from minigibbs.graph.domains import Domains, unknown_name
 from minigibbs.graph.factors.scope import refuse_repeats
 from minigibbs.graph.factors.ties import Tie, check_fixed, spread
 from minigibbs.system.boundary import checked
+from minigibbs.system.caller import warn
 
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # magnitude of weights and log-potentials: their products and sums stay finite
@@ -264,13 +264,11 @@ def log_probabilities(
         return np.log(array)
 
 
-def warn_of_floor(kind: str, zeros: int, floor: str, stacklevel: int = 4) -> None:
+def warn_of_floor(kind: str, zeros: int, floor: str) -> None:
     """Warn about the effect of a floor if it raises zeros."""
     if zeros:
         entries = f"{zeros:,} zero{'' if zeros == 1 else 's'}"
-        warnings.warn(
-            f"{kind}: {entries} raised to {floor}: {FLOOR_CHANGES}", stacklevel=stacklevel
-        )
+        warn(f"{kind}: {entries} raised to {floor}: {FLOOR_CHANGES}")
 
 
 def usable_weights(

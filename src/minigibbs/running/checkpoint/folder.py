@@ -12,7 +12,6 @@ import math
 import os
 import re
 import secrets
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -30,6 +29,7 @@ from minigibbs.running.group import RECORDED, Group
 from minigibbs.running.observed import STATE
 from minigibbs.running.plan import ENDINGS, MOST_UPDATES, Plan
 from minigibbs.system import files
+from minigibbs.system.caller import warn
 from minigibbs.system.text import printable
 
 _MODEL, _RUN, _LOCK = "model.mg", "run.npz", "lock"
@@ -198,9 +198,7 @@ class Checkpoint:
                 problems.append(error)
                 continue
             if problems:
-                warnings.warn(
-                    f"{problems[0]}; the checkpoint before it is used", UserWarning, stacklevel=4
-                )
+                warn(f"{problems[0]}; the checkpoint before it is used")
             self.generation, self.chunks = generation, list(found.header["chunks"])
             if self._lock is not None:
                 self._sweep()

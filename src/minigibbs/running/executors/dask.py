@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from typing import Any
 from minigibbs.errors import MissingDependencyError, SampleError, StoppedError
 from minigibbs.running.executors.remote import Remote
 from minigibbs.running.plan import Plan
+from minigibbs.system.caller import warn
 
 SILENCE = 5.0  # seconds without workers before a warning
 _PATIENCE = 30  # seconds to wait for a scheduler, and then for a worker
@@ -50,10 +50,9 @@ class Dask(Remote):
         if not self._said and now - self._idle_since >= SILENCE:
             self._said = True
             address = getattr(self._client.scheduler, "address", "ADDRESS")
-            warnings.warn(
+            warn(
                 f"the Dask scheduler at {address} has no workers, and the run waits for some; "
-                f"start them with `dask worker {address}`, or stop the run with Ctrl-C",
-                stacklevel=2,
+                f"start them with `dask worker {address}`, or stop the run with Ctrl-C"
             )
 
     def _has_workers(self) -> bool:
