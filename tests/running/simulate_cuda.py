@@ -111,15 +111,22 @@ def seeing_into_tuples(make):
     return made
 
 
+def see_into_tuples(module):
+    """Let all kernels of a module handle nested tuples."""
+    for kernel in vars(module).values():
+        if hasattr(kernel, "extensions"):
+            kernel.extensions.append(Nested())
+
+
 def small_device(cuda_group):
     """Use few threads and short paths, so that few chains cover every branch."""
     kernels = cuda_group.load_kernels()
     kernels.THREADS = cuda_group.WARP = 4
     cuda_group.PATH = 10
-    found = [kernel for kernel in vars(kernels).values() if hasattr(kernel, "extensions")]
+    see_into_tuples(kernels)
     kernels.observe_kernel = seeing_into_tuples(kernels.observe_kernel)
-    for kernel in [*found, *(kernels.advance(rows) for rows in range(1, kernels.NARROW + 1))]:
-        kernel.extensions.append(Nested())
+    for rows in range(1, kernels.NARROW + 1):
+        kernels.advance(rows).extensions.append(Nested())
 
 
 def plain_weights(group):
@@ -239,9 +246,11 @@ def set_up() -> None:
         cuda_group,
         cuda_ladder_kernels,
         cuda_ladders,
+        cuda_level_kernels,
         cuda_observed,
         cuda_points,
         cuda_small,
+        cuda_small_ladders,
         cuda_stencil,
         cuda_sums,
     )
@@ -260,6 +269,10 @@ def set_up() -> None:
     cuda_points.MOST_HELD = 2
     cuda_ladder_kernels.THREADS = cuda_ladder_kernels.GROWING = 4
     cuda_ladders._ADDING, cuda_ladders._PART = 64, 2
+    see_into_tuples(cuda_level_kernels)
+    cuda_level_kernels.THREADS = cuda_level_kernels.ALONE = 4
+    cuda_small_ladders._ADDING, cuda_small_ladders._PART = 64, 2
+    cuda_small_ladders._CLUSTER_BYTES = 1 << 10  # a few levels at a time
     cuda_group._ADDING = cuda_colors_bits._ADDING = cuda_colors.CudaColors.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment

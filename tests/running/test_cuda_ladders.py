@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.running.backends import BACKENDS
 from minigibbs.samplers.encoding import describe_sampler
 from tests.harness import sample
 from tests.running.simulate_cuda import flatten
 from tests.running.test_cuda_simulator import simulate
+from tests.samplers.test_small_ladders import mixed_domains
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
@@ -46,7 +48,12 @@ CASES = {  # graph, sampler, chains
         tempering(3, False),
         2,
     ),
+    "bytes": (mixed_domains(), tempering(4, False), 5),
+    "bytes-clusters": (mixed_domains(), tempering(5, True), 3),
+    "bytes-pairs": (mg.models.potts_lattice(3, 3, 0.9), tempering(3, True), 6),
 }
+
+KILLED = ("clusters", "bytes-clusters")  # cases of which a checkpoint is resumed
 
 
 def write_case(folder, name, file=None, **changes):
@@ -54,7 +61,7 @@ def write_case(folder, name, file=None, **changes):
     arrays: list[np.ndarray] = []
     case = {
         "model": flatten(graph.packed, arrays),
-        "data": flatten(sampler.prepare(graph), arrays),
+        "data": flatten(sampler.prepare(graph, BACKENDS["cuda"].lanes), arrays),
         "offset": graph.offset,
         "sampler": describe_sampler(sampler),
         "buffer": 1 << 20,
@@ -80,13 +87,14 @@ def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ladders")
     for name in CASES:
         write_case(folder, name)
-    checkpoint = {**_options("clusters"), "observe": {"ones": "count"}}
-    checkpoint |= {"checkpoint": str(folder / "run.zarr"), "every": 0.0}
-    write_case(folder, "clusters", "a-killed", options=checkpoint, die_after=2)
-    write_case(folder, "clusters", "resumed", resume=str(folder / "run.zarr"))
+    for name in KILLED:
+        checkpoint = {**_options(name), "observe": {"ones": "count"}}
+        checkpoint |= {"checkpoint": str(folder / f"{name}.zarr"), "every": 0.0}
+        write_case(folder, name, f"a-{name}-killed", options=checkpoint, die_after=2)
+        write_case(folder, name, f"{name}-resumed", resume=str(folder / f"{name}.zarr"))
     done = simulate(folder)
     assert done.returncode == 0, done.stderr[-4000:]
-    names = [*CASES, "resumed"]
+    names = [*CASES, *(f"{name}-resumed" for name in KILLED)]
     return {name: mg.load(folder / f"{name}.run") for name in names}
 
 
@@ -123,8 +131,9 @@ def test_simulated_ladders_are_those_of_the_cpu(name, simulated):
     np.testing.assert_allclose(found.marginals[:, 1], share, atol=1e-12)
 
 
-def test_a_killed_run_continues_with_the_same_bits(simulated):
-    found, expected = simulated["resumed"], simulated["clusters"]
+@pytest.mark.parametrize("name", KILLED)
+def test_a_killed_run_continues_with_the_same_bits(name, simulated):
+    found, expected = simulated[f"{name}-resumed"], simulated[name]
     np.testing.assert_array_equal(found.draws, expected.draws)
     np.testing.assert_array_equal(found.state, expected.state)
     assert found.ladder == expected.ladder

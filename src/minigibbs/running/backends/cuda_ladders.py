@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from minigibbs.kernels.random import streams
 from minigibbs.running.backends.cuda_colors import WORD, Launch
 from minigibbs.running.backends.cuda_colors_bits import CudaBits
-from minigibbs.running.backends.cuda_group import row_ends, without_size_warnings
+from minigibbs.running.backends.cuda_group import LevelGroup, row_ends, without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
-from minigibbs.running.tempered import LevelRecords
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_energy import SpinEnergy
 from minigibbs.samplers.tempering.ladder import (
@@ -42,7 +41,7 @@ _ADDING = 1 << 17  # threads that sum energies
 _PART = 8  # least number of pairs per thread
 
 
-class CudaLadders(CudaBits):
+class CudaLadders(LevelGroup, CudaBits):
     """All ladders of a plan: words x[place, group of 32 ladders, level] on the device."""
 
     def __init__(self, plan: Plan, ladder: SpinLadder) -> None:
@@ -53,7 +52,6 @@ class CudaLadders(CudaBits):
         self.groups = -(-plan.chains // WORD)
         self._begun = 0  # index of the sweep that was the first round
         super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))
-        self.levels = LevelRecords(plan, plan.rows, self.observer)
 
     @property
     def walking(self) -> bool:
@@ -193,19 +191,6 @@ class CudaLadders(CudaBits):
 
     def _keep_copy(self) -> None:
         """Do nothing: the last kernel of a round writes the copy."""
-
-    def _make_rows(self, records: int) -> None:
-        super()._make_rows(records)
-        self.levels.make_room(records)
-
-    def recorded(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays with one row per record."""
-        return super().recorded() | {"levels": self.levels.series}
-
-    def _keep(self) -> None:
-        super()._keep()
-        if self.plan.temperatures:
-            self._keep_levels(self._clock // self.plan.thin - 1)
 
     def _keep_levels(self, record: int) -> None:
         """Copy all levels to the host, and record those of the recorded chains.
