@@ -167,6 +167,22 @@ def set_points(points, warp=32, near=1 << 20):
         made.cache_clear()
 
 
+def maximized(graph, data, chains, rounds):
+    """Return the best states of a search on the device."""
+    from minigibbs.inference.device import DeviceSearching
+    from minigibbs.running.driver import drive
+    from minigibbs.running.progress import Bar
+    from minigibbs.system.watch import Watch
+
+    states = np.tile(np.maximum(graph.evidence, 0).astype(graph.state_type), (chains, 1))
+    search = DeviceSearching(graph, data, states, 1, rounds)
+    with Watch() as watch, Bar(search.total, 0, False) as bar:
+        search.begin(None, bar, watch)
+        assert drive(search, watch) == "rounds"
+    assert search.rounds == rounds
+    return search.states
+
+
 RUN_SEGMENT = None  # the original, before a case replaces it
 
 
@@ -176,7 +192,7 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import budget, request
-    from minigibbs.running.backends import base, cuda_colors_bits, cuda_group, cuda_points
+    from minigibbs.running.backends import base, cuda, cuda_colors_bits, cuda_group, cuda_points
     from minigibbs.running.backends.device import shapes
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
@@ -215,7 +231,21 @@ def run_case(path):
         return made
 
     Group.run_segment = run_segment
+    made, groups = [], cuda.CudaBackend.groups
+    if case.get("best"):
+
+        def keeping(backend, *given):
+            made.extend(groups(backend, *given))
+            made[-1].keep_best()
+            return made
+
+        cuda.CudaBackend.groups = keeping
     own = {"own": pair_and_share} if case["own"] else None
+    if case.get("maximize"):
+        best = maximized(mg.read(path.with_suffix(".mg")), data, *case["maximize"])
+        np.save(path.with_suffix(".best.npy"), best)
+        type(sampler).prepare = prepare
+        return
     if case["resume"]:
         run = mg.resume(case["resume"], progress=False, observe=own)
     else:
@@ -230,6 +260,9 @@ def run_case(path):
         request._MOST_SERIES = case["most_series"]
         run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **PLAIN | options)
     type(sampler).prepare = prepare
+    cuda.CudaBackend.groups = groups
+    if made:
+        np.save(path.with_suffix(".best.npy"), made[-1].best_states())
     run.save(path.with_suffix(".run"))
 
 

@@ -1,5 +1,6 @@
 """Temperature ladders in Numba's CUDA simulator: the chains equal the CPU's bit by bit."""
 
+import itertools
 import json
 
 import numpy as np
@@ -54,6 +55,7 @@ CASES = {  # graph, sampler, chains
 }
 
 KILLED = ("clusters", "bytes-clusters")  # cases of which a checkpoint is resumed
+BEST = ("clusters", "bytes-clusters", "clamped")  # cases of which the best states are kept
 
 
 def write_case(folder, name, file=None, **changes):
@@ -92,14 +94,25 @@ def simulated(tmp_path_factory):
         checkpoint |= {"checkpoint": str(folder / f"{name}.zarr"), "every": 0.0}
         write_case(folder, name, f"a-{name}-killed", options=checkpoint, die_after=2)
         write_case(folder, name, f"{name}-resumed", resume=str(folder / f"{name}.zarr"))
+    for name in BEST:
+        options = {**_options(name), "warmup": 0, "observe": {}}
+        write_case(folder, name, f"{name}-best", options=options, best=True)
+        write_case(folder, name, f"{name}-maximum", maximize=(3, 7))
     done = simulate(folder)
     assert done.returncode == 0, done.stderr[-4000:]
     names = [*CASES, *(f"{name}-resumed" for name in KILLED)]
-    return {name: mg.load(folder / f"{name}.run") for name in names}
+    found = {name: mg.load(folder / f"{name}.run") for name in names}
+    for name in BEST:
+        run, best = mg.load(folder / f"{name}-best.run"), np.load(folder / f"{name}-best.best.npy")
+        found[f"{name}-best"] = (run, best)
+        found[f"{name}-maximum"] = np.load(folder / f"{name}-maximum.best.npy")
+    return found
 
 
 def _options(name):
-    sweeps = 4 if name == "words" else SWEEPS  # 66 replicas, half of the simulator's time
+    sweeps = (
+        4 if name == "words" or name.startswith("bytes") else SWEEPS
+    )  # 66 replicas, half of the simulator's time
     return {"sweeps": sweeps, "warmup": WARMUP, "chains": CASES[name][2], "seed": SEED}
 
 
@@ -138,3 +151,23 @@ def test_a_killed_run_continues_with_the_same_bits(name, simulated):
     np.testing.assert_array_equal(found.state, expected.state)
     assert found.ladder == expected.ladder
     np.testing.assert_array_equal(found.temperatures.series, expected.temperatures.series)
+
+
+@pytest.mark.parametrize("name", BEST)
+def test_the_best_states_of_all_levels_are_kept(name, simulated):
+    """Their energies are the lowest that any temperature had in any round."""
+    run, best = simulated[f"{name}-best"]
+    lowest = run.temperatures.energy.min(axis=(0, 2)).reshape(len(best), -1).min(axis=1)
+    graph = CASES[name][0]
+    np.testing.assert_allclose([graph.energy(state) for state in best], lowest, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", BEST)
+def test_a_search_on_a_gpu(name, simulated):
+    """Three ladders find the best of at most 3,600 states in a few rounds."""
+    graph, found = CASES[name][0], simulated[f"{name}-maximum"]
+    free = np.flatnonzero(graph.evidence < 0)
+    states = np.tile(np.maximum(graph.evidence, 0), (int(graph.sizes[free].prod()), 1))
+    states[:, free] = list(itertools.product(*(range(size) for size in graph.sizes[free])))
+    lowest = graph.energy(states).min()
+    assert graph.energy(found).min() == pytest.approx(lowest, abs=1e-9)

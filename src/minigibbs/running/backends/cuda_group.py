@@ -612,6 +612,14 @@ class LevelGroup(CudaGroup):
         self.levels = LevelRecords(plan, plan.rows, self.observer)
 
     @abstractmethod
+    def keep_best(self) -> None:
+        """Keep the best state of all levels of every chain from now on."""
+
+    @abstractmethod
+    def best_states(self) -> NDArray[Any]:
+        """Return the best states since `keep_best`: [chain, variable]."""
+
+    @abstractmethod
     def _keep_levels(self, record: int) -> None:
         """Record all levels of the recorded chains."""
 

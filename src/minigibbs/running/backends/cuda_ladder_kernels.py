@@ -169,6 +169,40 @@ def add_energies(pair, weight, field, x, parts, total):
             cuda.atomic.add(total, (column, bit), sums[bit])
 
 
+@entry
+def find_best(total, columns, stride, levels, best, chosen):
+    """Find the replica of a round that is better than each ladder's best one before.
+
+    One thread per ladder. chosen[ladder] is the replica's column in its group, or -1.
+    """
+    ladder = cuda.grid(1)
+    if ladder < len(best):
+        group, bit = ladder // WORD, ladder % WORD
+        most, where = best[ladder], -1
+        for twin in range(columns // stride):
+            for k in range(levels):
+                value = total[group * columns + twin * stride + k, bit]
+                if value > most:
+                    most, where = value, twin * stride + k
+        best[ladder], chosen[ladder] = most, where
+
+
+@entry
+def keep_best(chosen, columns, x, kept):
+    """Copy the states of the chosen replicas to kept[place, group of 32 ladders]."""
+    item, groups = cuda.grid(1), kept.shape[1]
+    if item < kept.size:
+        place, group = np.uint64(item // groups), item % groups
+        word = kept[place, np.uint64(group)]
+        for bit in range(WORD):
+            column = chosen[WORD * group + bit]
+            if column >= 0:
+                mask = np.uint32(_ONE << np.uint32(bit))
+                own = x[place, np.uint64(group * columns + column)]
+                word = np.uint32((word & ~mask) | (own & mask))
+        kept[place, np.uint64(group)] = word
+
+
 @literal
 def _log_added(before, value):
     """Return the logarithm of exp(before) + exp(value)."""

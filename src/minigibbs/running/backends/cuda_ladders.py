@@ -51,6 +51,7 @@ class CudaLadders(LevelGroup, CudaBits):
         self.columns = self.stride * ladder.twins  # columns of a group of ladders
         self.groups = -(-plan.chains // WORD)
         self._begun = 0  # index of the sweep that was the first round
+        self._best: list[list[Again]] = []  # launches that keep the best states, by parity
         super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))
 
     @property
@@ -164,6 +165,8 @@ class CudaLadders(LevelGroup, CudaBits):
         if ladder.twins == 2 and number % ladder.clusters == ladder.clusters - 1:
             self._growing(number)
         self._adding[side](self._energy_threads)
+        for keep in self._best[side] if self._best else ():
+            keep()
         if number == BLOCKS * self.block_rounds:
             halve = configure(self.compiled.halve_blocks, self.logs.size // BLOCKS, 128)
             halve(self.logs)
@@ -191,6 +194,25 @@ class CudaLadders(LevelGroup, CudaBits):
 
     def _keep_copy(self) -> None:
         """Do nothing: the last kernel of a round writes the copy."""
+
+    def keep_best(self) -> None:
+        """Keep the best state of all levels of every chain from now on."""
+        own, ladders, device = self.compiled, WORD * self.groups, self.cuda
+        best = device.to_device(np.full(ladders, np.iinfo(np.int64).min))
+        chosen = device.to_device(np.full(ladders, -1, np.int64))
+        self._kept = device.to_device(self.x.copy_to_host())
+        find = configure(own.find_best, ladders, own.THREADS)
+        keep = configure(own.keep_best, self._kept.size, own.THREADS)
+        copying = Again(keep, (chosen, self.columns, self.levels_of, self._kept), None)
+        shape = (self.columns, self.stride, len(self.ladder.beta))
+        self._best = [
+            [Again(find, (total, *shape, best, chosen), None), copying] for total in self.totals
+        ]
+
+    def best_states(self) -> NDArray[Any]:
+        """Return the best states since `keep_best`: [chain, variable]."""
+        with without_size_warnings():
+            return self._unpacked(self._kept)
 
     def _keep_levels(self, record: int) -> None:
         """Copy all levels to the host, and record those of the recorded chains.

@@ -164,6 +164,28 @@ def add_level_energies(terms, levels, parts, total, replicas):
 
 
 @entry
+def find_best(total, best, chosen):
+    """Find the slot of a round that is better than each chain's best one before: -1 for none."""
+    c = cuda.grid(1)
+    if c < len(best):
+        most, where = best[c], -1
+        for slot in range(len(total)):
+            if total[slot, c] > most:
+                most, where = total[slot, c], slot
+        best[c], chosen[c] = most, where
+
+
+@entry
+def keep_best(chosen, levels, order, replicas, kept):
+    """Copy the states of the chosen slots to kept[variable, chain]."""
+    item, chains = cuda.grid(1), kept.shape[1]
+    c, place = item % chains, item // chains
+    if place < len(order) and chosen[c] >= 0:
+        i = np.int64(order[place])
+        kept[i, c] = replicas[levels.place[chosen[c]] + i * levels.stride, c]
+
+
+@entry
 def decide_levels(data, chains, total):
     """Decide about the exchanges of a round; the accumulators of the next round are cleared."""
     c = cuda.grid(1)

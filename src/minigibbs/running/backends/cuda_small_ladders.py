@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.backends.cuda_group import WARP, LevelGroup, row_ends
+from minigibbs.running.backends.cuda_group import WARP, LevelGroup, row_ends, without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
@@ -49,6 +49,7 @@ class CudaSmallLadders(LevelGroup):
         self.compiled = load("cuda_level_kernels")
         super().__init__(plan, data)
         self.within = False
+        self._best: list[Again] = []  # launches that keep the best states
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Return the bytes of all chains, and of arrays that exist once."""
@@ -71,12 +72,12 @@ class CudaSmallLadders(LevelGroup):
         self.total = device.to_device(np.zeros((slots, self.chains), np.int64))
         beta = np.tile(data.beta, data.twins).astype(np.float32)
         parts = (to_device(device, part) for part in (data.place, data.replica, beta))
-        levels = own.Levels(*parts, data.stride)
+        self._levels = levels = own.Levels(*parts, data.stride)
         self._sweeps = self._color_launches(levels)
         self._adding = self._energy_launch(levels)
         decide = configure(own.decide_levels, self.chains, own.ALONE)
         self._deciding = Again(decide, (self.device_data, chains, self.total), None)
-        order = to_device(device, data.order)
+        self._order = order = to_device(device, data.order)
         items = len(order) * data.twins * (len(data.beta) // 2 + 1) * self.chains
         swap = configure(own.swap_small_levels, items, own.THREADS)
         before = (self.device_data, chains.carried, order)
@@ -84,8 +85,8 @@ class CudaSmallLadders(LevelGroup):
         rows = self.together * self.space.scratch if data.twins == 2 else 0
         scratch = device.to_device(np.zeros((rows, self.chains), np.int64))
         grow = configure(own.exchange_level_clusters, self.together * self.chains, own.ALONE)
-        before = (self.device_data, chains, replicas, scratch)
-        self._growing = Again(grow, before, (self.together,))
+        ladders = (self.device_data, chains, replicas, scratch)
+        self._growing = Again(grow, ladders, (self.together,))
         self._reading = configure(own.read_keys, self.chains, own.THREADS)
 
     def _energy_launch(self, levels: Any) -> Again:
@@ -159,8 +160,26 @@ class CudaSmallLadders(LevelGroup):
             for first in range(0, len(data.beta), self.together):
                 self._growing(first)
         self._adding()
+        for keep in self._best:
+            keep()
         self._deciding()
         self._swapping(number)
+
+    def keep_best(self) -> None:
+        """Keep the best state of all levels of every chain from now on."""
+        own, device, x = self.compiled, self.cuda, self.device_chains.x
+        best = device.to_device(np.full(self.chains, np.iinfo(np.int64).min))
+        chosen = device.to_device(np.full(self.chains, -1, np.int64))
+        self._kept = device.to_device(x.copy_to_host())
+        find = configure(own.find_best, self.chains, own.ALONE)
+        keep = configure(own.keep_best, len(self._order) * self.chains, own.THREADS)
+        arrays = (chosen, self._levels, self._order, self.device_replicas, self._kept)
+        self._best = [Again(find, (self.total, best, chosen), None), Again(keep, arrays, None)]
+
+    def best_states(self) -> NDArray[Any]:
+        """Return the best states since `keep_best`: [chain, variable]."""
+        with without_size_warnings():
+            return self._turned(self._kept)
 
     def _keep_levels(self, record: int) -> None:
         """Copy all levels to the host, and record those of the recorded chains."""
