@@ -192,7 +192,14 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import budget, request
-    from minigibbs.running.backends import base, cuda, cuda_colors_bits, cuda_group, cuda_points
+    from minigibbs.running.backends import (
+        base,
+        cuda,
+        cuda_colors_bits,
+        cuda_group,
+        cuda_ladders,
+        cuda_points,
+    )
     from minigibbs.running.backends.device import shapes
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
@@ -209,6 +216,7 @@ def run_case(path):
     base.Backend.promise = lambda self, plan: base.Promise(self.lanes, "")  # needs compiled code
     cuda_colors_bits._WALKERS = case.get("walkers", cuda_colors_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
+    cuda_ladders._FEW = case.get("few", cuda_ladders._FEW)
     cuda_group._BUFFER_BYTES = case["buffer"]
     cuda_group.COUNT_EVERY = case.get("count_every", 1 << 10)
     shapes.LIMITS = shapes.Limits(grid=(1 << 20, 2, case.get("deep", 1 << 10)))

@@ -55,6 +55,7 @@ CASES = {  # graph, sampler, chains
 }
 
 KILLED = ("clusters", "bytes-clusters")  # cases of which a checkpoint is resumed
+FEW = {"groups": (0, 0), "clamped": (0, 1 << 16)}  # one thread per word, and two; others have four
 BEST = ("clusters", "bytes-clusters", "clamped")  # cases of which the best states are kept
 
 
@@ -72,6 +73,7 @@ def write_case(folder, name, file=None, **changes):
         "resume": None,
         "own": False,
         "most_series": 1 << 20,
+        "few": FEW.get(name, (1 << 14, 1 << 16)),
         "record": EVERYTHING,
         "record_options": {"chains": chains, "temperatures": True},
         "options": {

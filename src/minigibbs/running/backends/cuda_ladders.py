@@ -39,6 +39,7 @@ from minigibbs.samplers.tempering.spins import SpinLadder
 
 _ADDING = 1 << 17  # threads that sum energies
 _PART = 8  # least number of pairs per thread
+_FEW = (1 << 14, 1 << 16)  # words per color below which four, or two, threads share each
 
 
 class CudaLadders(LevelGroup, CudaBits):
@@ -82,7 +83,7 @@ class CudaLadders(LevelGroup, CudaBits):
         def run(number: int, chains: int) -> None:
             if chains == 0:  # only compile
                 for sweep in self._sweeps:
-                    sweep.launch(*sweep.before, 0, 0, self.levels_of, self.words_of)
+                    sweep.launch(*sweep.before, 0, 0, *sweep.after[1:])
                 return
             self._round(number - self._begun)
 
@@ -136,9 +137,10 @@ class CudaLadders(LevelGroup, CudaBits):
         for first, end in pairwise(ends.tolist()):
             if end > first:
                 items = (end - first) * BLOCK_SIZE * columns
-                launch = configure(own.sweep_levels(kind), items, own.THREADS)
+                parts = _parts_of_words(items)
+                launch = configure(own.sweep_levels(kind, parts), parts * items, own.THREADS)
                 before = (*self.level_spins, first, end, *settings)
-                after = (self.chains, self.levels_of, self.words_of)
+                after = (self.chains, self.levels_of, self.words_of, self.words_of.view(np.uint8))
                 self._sweeps.append(Again(launch, before, after))
         terms = max(len(model.weight), m if model.field.any() else 0, 1)
         columns = self.levels_of.shape[1]
@@ -358,6 +360,11 @@ class CudaLadders(LevelGroup, CudaBits):
         logs = np.full((BLOCKS, twins, pairs, 2, chains), EMPTY)
         logs[:, 0] = notes[:, first + 2 * slots + twins :].T.reshape(BLOCKS, pairs, 2, chains)
         put(self.logs, logs)
+
+
+def _parts_of_words(items: int) -> int:
+    """Return the number of threads that share a word if each of `items` words had one thread."""
+    return 1 if items >= _FEW[1] else 2 if items >= _FEW[0] else 4
 
 
 def _next_words(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -35,6 +35,7 @@ from minigibbs.samplers.tempering.ladder import (
 THREADS = 128  # per block of kernels with one thread per chain and level
 ALONE = 32  # per block of kernels with one thread per chain, which are few
 _LOW = np.float32(-3.0e38)
+_TALLIES = CHANGES + 1
 _DONE = 1.0  # the flag of a slot that exchanges its state with the next
 
 
@@ -190,7 +191,7 @@ def decide_levels(data, chains, total):
     """Decide about the exchanges of a round; the accumulators of the next round are cleared."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
-        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(CHANGES + 1, np.int64)
+        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
         chain = load_chain(chains, c, stream, tally, chains.weights[:, c])
         for slot in range(len(data.place)):
             energy = data.model.unit * np.float64(total[slot, c])
