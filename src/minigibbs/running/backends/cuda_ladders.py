@@ -83,7 +83,7 @@ class CudaLadders(LevelGroup, CudaBits):
         def run(number: int, chains: int) -> None:
             if chains == 0:  # only compile
                 for sweep in self._sweeps:
-                    sweep.launch(*sweep.before, 0, 0, *sweep.after[1:])
+                    sweep.launch(*sweep.before, 0, 0, *(sweep.after or ())[1:])
                 return
             self._round(number - self._begun)
 
