@@ -56,7 +56,6 @@ class Small(NamedTuple):
     table: Any
 
 
-@cache
 def value_chooser(most):
     """Return a function that chooses one of up to `most` values by log weights in registers."""
 
