@@ -58,6 +58,7 @@ def picture(curves: dict[int, Curve]) -> None:
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_yscale("symlog", linthresh=1e-4)
+        axes.set_ylim(bottom=0.0)
     left.legend()
     plots.save(whole, RESULTS / "residuals.png")
 
