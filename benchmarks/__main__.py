@@ -32,6 +32,7 @@ BENCHMARKS = [
     "imputation",
     "structure",
     "ground_states",
+    "residuals",
     "populations",
     "ladders",
 ]

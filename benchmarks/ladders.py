@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import minigibbs as mg
+from benchmarks import peers
 from benchmarks.report import Report
 
 CORE = ((8, 31, 64, 1000), (10, 40, 64, 500))  # side, temperatures, ladders, sweeps
@@ -35,15 +36,31 @@ def main() -> None:
     for houdayer in (False, True):
         own = name + (", Houdayer clusters" if houdayer else "")
         add(report, own, potts, temperatures, houdayer, None, sweeps, chains=ladders, threads=1)
+    add_peers(report)
     one = mg.Tempering(mg.PoissonGibbs(), tuple(np.linspace(0.0, 1.0, temperatures).tolist()))
     setting = {"chains": ladders, "threads": 1, "sampler": one}
     add(report, name + ", level by level", potts, temperatures, False, None, 5, **setting)
     report.write()
 
 
+def add_peers(report: Report) -> None:
+    """Add the time per update of annealers at constant temperature, without any exchanges."""
+    for side, *_ in CORE:
+        graph = glass(side, normal=True)
+        found = {
+            "dwave-samplers": peers.dwave(graph),
+            "OpenJij": peers.openjij(graph, sparse=True),
+        }
+        for name, nanoseconds in found.items():
+            if nanoseconds is not None:
+                own = f"{nanoseconds:.3g} ns per update, no exchanges"
+                report.add(f"{side}^3, normal, {name}, one temperature", own)
+
+
 CORE_NOTE = (
     "On a CPU, rates are per second of processor time, because the machine was shared. Level by "
-    "level: `mg.Tempering(mg.PoissonGibbs(), ...)`, the default of such models before 0.3."
+    "level: `mg.Tempering(mg.PoissonGibbs(), ...)`, the default of such models before 0.3. "
+    "dwave-samplers and OpenJij have no parallel tempering: their annealers ran at one temperature."
 )
 
 NOTE = (

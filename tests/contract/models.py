@@ -145,6 +145,9 @@ LADDERS = {
         **two(glass, evidence={1: 1}), sampler=ladder(3, True), scan=None, simulated=(33,)
     ),
     "ladder of bytes": Model(**two(tables), sampler=ladder(3, False), scan=None, simulated=(5,)),
+    "twin ladders of bytes": Model(
+        **two(tables), sampler=ladder(4, True), scan=None, simulated=(33,)
+    ),
     "ladder of copies": Model(
         **two(tables), sampler=ladder(3, False, mg.PoissonGibbs()), scan=None, simulated=(5,)
     ),

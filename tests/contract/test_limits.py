@@ -21,6 +21,7 @@ from minigibbs.running.backends import (
     cuda_group,
     cuda_ladders,
     cuda_observed,
+    cuda_small_ladders,
     cuda_words,
 )
 from minigibbs.running.backends.device.shapes import LIMITS, launch_shape
@@ -41,6 +42,7 @@ MODULES = (
     cuda_group,
     cuda_ladders,
     cuda_observed,
+    cuda_small_ladders,
     cuda_words,
 )
 
@@ -178,7 +180,9 @@ def place(plan, data, chains):
         group = cuda_ladders.CudaLadders(plan, data)
         group.place(None)
     else:
-        group = cuda_group.CudaGroup(plan, data)
+        parallel = cuda_small_ladders.in_parallel(data)
+        kind = cuda_small_ladders.CudaSmallLadders if parallel else cuda_group.CudaGroup
+        group = kind(plan, data)
         group.place(states, np.ones((1, 4), np.uint64))
     return group
 

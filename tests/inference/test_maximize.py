@@ -283,6 +283,7 @@ def test_levels_reach_from_flat_to_frozen():
         ({"beta_range": (2.0, 1.0)}, "beta_range must hold two"),
         ({"beta_range": 3.0}, "beta_range must be a list of numbers"),
         ({"seed": -1}, "seed must be"),
+        ({"backend": "gpu"}, "backend must be cpu or cuda"),
     ],
 )
 def test_bad_options_are_named(options, message):

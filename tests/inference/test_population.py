@@ -1,5 +1,8 @@
 """Population annealing: log Z and marginals compared with enumeration, families, resampling."""
 
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -72,6 +75,44 @@ def test_weights_that_are_off_are_caught(monkeypatch):
     log_z = np.array([annealed(SIGNS, seed).log_z - exact.log_z for seed in range(20)])
     score = log_z.mean() / (log_z.std(ddof=1) / np.sqrt(20))
     assert abs(score) > stats.t.isf(FALSE_ALARM / 2 / 10, 19)
+
+
+def resampled(count=300, size=200, hot=0.4):
+    """Return scores of features after resampling from exact draws at one temperature to another.
+
+    The mean weight times the share of resampled states with a feature has the exact expectation.
+    """
+    known, rng = Enumeration(SIGNS), np.random.default_rng(4)
+    logs = known.log_potential - known.log_potential.max()
+    first, last = np.exp(hot * logs), np.exp(logs)
+    features = np.column_stack([np.ones(len(logs)), logs, logs**2, known.states[:, [0, 4]]])
+    sequence, settings = np.random.SeedSequence(3), mg.PopulationAnnealing(overlap=1e-9)
+    found = np.empty((count, features.shape[1]))
+    with ThreadPoolExecutor(1) as pool:
+        task = _Annealing(SIGNS, settings, 1, size, sequence, pool)
+        for k in range(count):
+            which = rng.choice(len(first), size, p=first / first.sum())
+            for tile, begin, end in zip(task._tiles, task._cuts, task._cuts[1:], strict=False):
+                tile.load(known.states[which[begin:end]].astype(SIGNS.state_type))
+            task._beta, task._log_z[:] = hot, 0.0
+            task._cool(task._energies())
+            assert task._beta == 1.0
+            index = np.ravel_multi_index(tuple(task._states().T), SIGNS.sizes)
+            weight = np.exp(task._log_z[0] - (1.0 - hot) * known.log_potential.max())
+            found[k] = weight * features[index].mean(axis=0)
+    away = found.mean(axis=0) - last @ features / first.sum()
+    return away / (found.std(axis=0, ddof=1) / np.sqrt(count))
+
+
+def test_resampling_from_exact_starts():
+    """Sums over the resampled states are unbiased; FALSE_ALARM for five features together."""
+    assert np.abs(resampled()).max() < stats.norm.isf(FALSE_ALARM / 10)
+
+
+def test_resampling_with_wrong_weights_is_caught(monkeypatch):
+    module = importlib.import_module("minigibbs.inference.population")
+    monkeypatch.setattr(module, "systematic", lambda weights, u: systematic(weights**0.8, u))
+    assert np.abs(resampled()).max() > stats.norm.isf(FALSE_ALARM / 10)
 
 
 def test_what_is_noted_at_every_temperature():

@@ -111,15 +111,22 @@ def seeing_into_tuples(make):
     return made
 
 
+def see_into_tuples(module):
+    """Let all kernels of a module handle nested tuples."""
+    for kernel in vars(module).values():
+        if hasattr(kernel, "extensions"):
+            kernel.extensions.append(Nested())
+
+
 def small_device(cuda_group):
     """Use few threads and short paths, so that few chains cover every branch."""
     kernels = cuda_group.load_kernels()
     kernels.THREADS = cuda_group.WARP = 4
     cuda_group.PATH = 10
-    found = [kernel for kernel in vars(kernels).values() if hasattr(kernel, "extensions")]
+    see_into_tuples(kernels)
     kernels.observe_kernel = seeing_into_tuples(kernels.observe_kernel)
-    for kernel in [*found, *(kernels.advance(rows) for rows in range(1, kernels.NARROW + 1))]:
-        kernel.extensions.append(Nested())
+    for rows in range(1, kernels.NARROW + 1):
+        kernels.advance(rows).extensions.append(Nested())
 
 
 def plain_weights(group):
@@ -160,6 +167,23 @@ def set_points(points, warp=32, near=1 << 20):
         made.cache_clear()
 
 
+def maximized(graph, data, chains, rounds):
+    """Return the best states of a search on the device."""
+    from minigibbs.engine.driver import drive
+
+    from minigibbs.inference.device import DeviceSearching
+    from minigibbs.running.progress import Bar
+    from minigibbs.system.watch import Watch
+
+    states = np.tile(np.maximum(graph.evidence, 0).astype(graph.state_type), (chains, 1))
+    search = DeviceSearching(graph, data, states, 1, rounds)
+    with Watch() as watch, Bar(search.total, 0, False) as bar:
+        search.begin(None, bar, watch)
+        assert drive(search, watch) == "rounds"
+    assert search.rounds == rounds
+    return search.states
+
+
 RUN_SEGMENT = None  # the original, before a case replaces it
 
 
@@ -169,7 +193,14 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import budget, request
-    from minigibbs.running.backends import base, cuda_colors_bits, cuda_group, cuda_points
+    from minigibbs.running.backends import (
+        base,
+        cuda,
+        cuda_colors_bits,
+        cuda_group,
+        cuda_ladders,
+        cuda_points,
+    )
     from minigibbs.running.backends.device import shapes
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
@@ -186,6 +217,7 @@ def run_case(path):
     base.Backend.promise = lambda self, plan: base.Promise(self.lanes, "")  # needs compiled code
     cuda_colors_bits._WALKERS = case.get("walkers", cuda_colors_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
+    cuda_ladders._FEW = case.get("few", cuda_ladders._FEW)
     cuda_group._BUFFER_BYTES = case["buffer"]
     cuda_group.COUNT_EVERY = case.get("count_every", 1 << 10)
     shapes.LIMITS = shapes.Limits(grid=(1 << 20, 2, case.get("deep", 1 << 10)))
@@ -208,7 +240,21 @@ def run_case(path):
         return made
 
     Group.run_segment = run_segment
+    made, groups = [], cuda.CudaBackend.groups
+    if case.get("best"):
+
+        def keeping(backend, *given):
+            made.extend(groups(backend, *given))
+            made[-1].keep_best()
+            return made
+
+        cuda.CudaBackend.groups = keeping
     own = {"own": pair_and_share} if case["own"] else None
+    if case.get("maximize"):
+        best = maximized(mg.read(path.with_suffix(".mg")), data, *case["maximize"])
+        np.save(path.with_suffix(".best.npy"), best)
+        type(sampler).prepare = prepare
+        return
     if case["resume"]:
         run = mg.resume(case["resume"], progress=False, observe=own)
     else:
@@ -223,6 +269,9 @@ def run_case(path):
         request._MOST_SERIES = case["most_series"]
         run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **PLAIN | options)
     type(sampler).prepare = prepare
+    cuda.CudaBackend.groups = groups
+    if made:
+        np.save(path.with_suffix(".best.npy"), made[-1].best_states())
     run.save(path.with_suffix(".run"))
 
 
@@ -239,9 +288,11 @@ def set_up() -> None:
         cuda_group,
         cuda_ladder_kernels,
         cuda_ladders,
+        cuda_level_kernels,
         cuda_observed,
         cuda_points,
         cuda_small,
+        cuda_small_ladders,
         cuda_stencil,
         cuda_sums,
     )
@@ -260,6 +311,10 @@ def set_up() -> None:
     cuda_points.MOST_HELD = 2
     cuda_ladder_kernels.THREADS = cuda_ladder_kernels.GROWING = 4
     cuda_ladders._ADDING, cuda_ladders._PART = 64, 2
+    see_into_tuples(cuda_level_kernels)
+    cuda_level_kernels.THREADS = cuda_level_kernels.ALONE = 4
+    cuda_small_ladders._ADDING, cuda_small_ladders._PART = 64, 2
+    cuda_small_ladders._CLUSTER_BYTES = 1 << 10  # a few levels at a time
     cuda_group._ADDING = cuda_colors_bits._ADDING = cuda_colors.CudaColors.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment

@@ -26,6 +26,7 @@ from minigibbs.running.backends import cuda_counts as counts_of  # noqa: E402
 from minigibbs.running.backends import cuda_group as device  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_ladder_kernels as ladders  # noqa: E402
+from minigibbs.running.backends import cuda_level_kernels as by_level  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.backends import cuda_stencil as stencils  # noqa: E402
@@ -52,7 +53,9 @@ def pretend_there_is_a_device(monkeypatch):
 def device_type(value):
     """Return the type of an argument whose arrays are on the device."""
     if isinstance(value, tuple):
-        return types.NamedTuple([device_type(part) for part in value], type(value))
+        parts = [device_type(part) for part in value]
+        named = hasattr(value, "_fields")
+        return types.NamedTuple(parts, type(value)) if named else types.Tuple(parts)
     if isinstance(value, np.ndarray):
         kind = numba.typeof(value)
         return types.Array(kind.dtype, kind.ndim, "C")
@@ -195,9 +198,10 @@ def test_ladders_of_spins_compile_for_a_gpu(strong):
     kind, arrays = spin_arrays(strong)
     keys, x, counts = matrix(types.uint32), matrix(types.uint32), row(types.int64)
     betas = row(types.float64 if strong else types.float32)
-    sweep = ladders.sweep_levels(kind)
     settings = (number, number, number, words, betas, keys, number, number, x, words)
-    assert ".local" not in ptx(sweep, *arrays, *settings)
+    for parts in (1, 4):
+        sweep = ladders.sweep_levels(kind, parts)
+        assert ".local" not in ptx(sweep, *arrays, *settings, row(types.uint8))
     pairs, totals = matrix(types.uint32), matrix(types.int64)
     assert ".local" not in ptx(ladders.add_energies, pairs, counts, counts, x, number, totals)
     beta, label = row(types.float64), types.Array(types.uint8, 3, "C")
@@ -209,6 +213,32 @@ def test_ladders_of_spins_compile_for_a_gpu(strong):
     ptx(ladders.grow_clusters, places, places, counts, places, keys, *[number] * 4, x, x, x)
     ptx(ladders.halve_blocks, sums[1])
     ptx(ladders.spread_states, x, number, x)
+    ptx(ladders.find_best, totals, number, number, number, counts, counts)
+    ptx(ladders.keep_best, counts, number, x, x)
+
+
+def test_ladders_of_small_domains_compile_for_a_gpu():
+    """The fields of a thread's variable are in registers."""
+    graph = mg.models.potts_lattice(3, 3, 0.9)
+    data = mg.Tempering(levels=5, houdayer=True).prepare(graph, BACKENDS["cuda"].lanes)
+    number, x, keys = types.int64, matrix(types.uint8), matrix(types.uint32)
+    numbers, totals, carried = row(number), matrix(number), matrix(types.float64)
+    chain = [x, matrix(types.uint64), carried, carried, totals, totals]
+    chains, whole = types.NamedTuple(chain, backend.ChainArrays), device_type(data)
+    slots = (numbers, numbers, row(types.float32), number)
+    where, order = types.NamedTuple(slots, by_level.Levels), device_type(data.order)
+    kinds = [data.order, *(getattr(data.model, one) for one in by_level.Terms._fields[1:])]
+    terms = types.NamedTuple([device_type(one) for one in kinds], by_level.Terms)
+    colors = [device_type(getattr(data.model.colors, one)) for one in small.Small._fields]
+    settings = (*[number] * 4, *slots, keys, number, number, x)
+    assert ".local" not in ptx(by_level.sweep_levels(3), *colors, *settings)
+    ptx(by_level.add_level_energies, terms, where, number, totals, x)
+    ptx(by_level.decide_levels, whole, chains, totals)
+    ptx(by_level.exchange_level_clusters, whole, chains, x, totals, number, number)
+    ptx(by_level.swap_small_levels, whole, carried, order, number, x, x)
+    ptx(by_level.find_best, totals, numbers, numbers)
+    ptx(by_level.keep_best, numbers, where, order, x, x)
+    ptx(by_level.read_keys, carried, number, keys)
 
 
 def test_spins_with_tails_compile_for_a_gpu():

@@ -22,12 +22,14 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.inference.annealing import Annealing, climb, hottest_level
+from minigibbs.inference.device import UNFIT, DeviceSearching, default_ladders
 from minigibbs.inference.ladder_search import search
 from minigibbs.inference.proof import SHARE, proven_by_elimination, proven_by_search
 from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
 from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
+from minigibbs.running.backends import BACKENDS
 from minigibbs.running.budget import energy_cost
 from minigibbs.running.progress import Bar
 from minigibbs.running.request import check_counts, entropy_of, start_states
@@ -76,6 +78,7 @@ def maximize(
     threads: int | None = None,
     progress: bool = True,
     prove: bool = False,
+    backend: str = "cpu",
 ) -> Maximum:
     """Search for the state of lowest energy: the MAP state or ground state.
 
@@ -107,7 +110,8 @@ def maximize(
         found from the ranges of the factors.
     chains : int, optional
         Number of independent searches. By default one per thread, and 4 if `rounds` is given. One
-        long search finds better states than several short ones.
+        long search finds better states than several short ones. On a GPU, by default as many as
+        keep it busy.
     seed : int, optional
         Seed of all draws.
     threads : int, optional
@@ -118,6 +122,9 @@ def maximize(
         Whether to prove that no state is better (`best.bound`, `best.proven`). Elimination proves
         it if that takes less than half of the time. Otherwise toulbar2 is used if `pytoulbar2` is
         installed; it starts from the state that a search found in a third of the time.
+    backend : {"cpu", "cuda"}, default "cpu"
+        Where temperature ladders run. "cuda" needs spins with pairs, or small domains with pairs
+        and tables of two variables, without hard constraints.
 
     Returns
     -------
@@ -138,6 +145,7 @@ def maximize(
     ([1, 1, 0, 0, 1, 1, 0, 0, 1], True)
     """
     clock = Watch()
+    _check_backend(backend, graph)
     check_counts(chains=1 if chains is None else chains, threads=threads)
     limit, entropy = durations.seconds(max_time, "max_time"), entropy_of(seed)
     warn_of_rounding(graph)
@@ -148,7 +156,8 @@ def maximize(
         if certain is not None:
             return certain
     limit = limit / 3 if prove else limit - clock.spent
-    chains = _default_chains(threads, rounds) if chains is None else chains
+    if chains is None:
+        chains = default_ladders(graph) if backend == "cuda" else _default_chains(threads, rounds)
     found = best_states(
         graph,
         limit,
@@ -159,6 +168,7 @@ def maximize(
         seed=entropy,
         threads=threads,
         progress=progress,
+        backend=backend,
     )
     best = int(found.energies.argmin())
     least = found.energies[best]
@@ -213,6 +223,7 @@ def best_states(
     seed: int,
     threads: int | None = None,
     progress: bool = False,
+    backend: str = "cpu",
 ) -> Found:
     """Return each chain's best state and its energy.
 
@@ -233,17 +244,21 @@ def best_states(
         method, reason = "", "every variable has one possible value"
         if len(order):
             rows, workers = streams(seed, chains), min(threads or os.cpu_count() or 1, chains)
-            work: _Searching | Annealing
+            work: _Searching | Annealing | DeviceSearching
             try:
                 with (
                     Stage("finding temperatures", progress),
                     Watch(_PREPARED * watch.left) as preparing,
                     preparing.droppable(),
                 ):
-                    work = _Searching(_searches(graph, states, rows, ends), rounds)
+                    ladder = _ladder(graph, ends, chains, backend)
+                    if backend == "cuda":
+                        work = DeviceSearching(graph, ladder.data, states, seed, rounds)
+                    else:
+                        work = _Searching(_searches(ladder, states, rows), rounds)
                 method, reason = "tempering", work.enough_rounds(watch, workers)
             except (TooLargeError, StopError) as error:  # a ladder does not fit
-                if watch.signal:
+                if watch.signal or backend == "cuda":
                     raise
                 betas = ends or hot_and_cold(graph)
                 work = Annealing(graph, order, states, rows, betas, rounds, workers)
@@ -296,6 +311,16 @@ def _require_layout(graph: FactorGraph) -> None:
     way_out = "use a graph of fewer variables or factors"
     memory.require(copied * COPY_BYTES * factors, what, way_out)
     current().require((copied * COPY_SECONDS + _STORED_SECONDS) * factors, what, way_out)
+
+
+def _check_backend(backend: Any, graph: FactorGraph) -> None:
+    """Reject an unknown backend, and a GPU that is missing or cannot search this graph."""
+    if backend not in ("cpu", "cuda"):
+        raise SampleError(f"backend must be cpu or cuda, got {backend!r}")
+    if backend == "cuda":
+        BACKENDS["cuda"].check()
+        if graph.implicits or len(graph.hard):
+            raise SampleError(UNFIT)
 
 
 def _check_rounds(rounds: Any) -> None:
@@ -353,13 +378,18 @@ class _Search:
         self.made += rounds
 
 
-def _searches(
-    graph: FactorGraph,
-    states: NDArray[Any],
-    rows: NDArray[np.uint64],
-    beta_range: tuple[float, float] | None,
-) -> list[_Search]:
-    """Return the chains in their initial states, with levels found once for all chains."""
+class _Ladder(NamedTuple):
+    """The ladder of every chain."""
+
+    graph: FactorGraph  # without implicit groups
+    data: Any
+    space: Workspace
+
+
+def _ladder(
+    graph: FactorGraph, beta_range: tuple[float, float] | None, chains: int, backend: str
+) -> _Ladder:
+    """Return the ladder of all chains, with levels found by short runs."""
     _require_layout(graph)
     graph = graph.stored() if graph.implicits else graph
     tempering = Tempering(houdayer=is_sparse(graph, _SPARSE))
@@ -380,14 +410,17 @@ def _searches(
         hot = _HOTTER * beta[hottest_level(graph, order, beta)]
         beta = beta[min(int(np.searchsorted(beta, hot)), max(len(beta) - _LEAST_LEVELS, 0)) :]
     beta = _filled(beta, _WORD // (2 if tempering.houdayer else 1))
-    data = tempering.ladder(graph, beta, depth=depth)
+    data = tempering.ladder(graph, beta, depth=depth, serial=backend == "cuda")
     space = tempering.workspace(graph, data)
-    what = f"maximize: {len(states):,} chains of {len(beta)} levels"
-    memory.require(len(states) * space.size(graph), what, "use fewer chains (chains=...)")
-    return [
-        _Search(graph, data, space, state, stream)
-        for state, stream in zip(states, rows, strict=True)
-    ]
+    if backend == "cpu":
+        what = f"maximize: {chains:,} chains of {len(beta)} levels"
+        memory.require(chains * space.size(graph), what, "use fewer chains (chains=...)")
+    return _Ladder(graph, data, space)
+
+
+def _searches(ladder: _Ladder, states: NDArray[Any], rows: NDArray[np.uint64]) -> list[_Search]:
+    """Return the chains in their initial states."""
+    return [_Search(*ladder, *pair) for pair in zip(states, rows, strict=True)]
 
 
 def _filled(beta: NDArray[np.float64], word: int) -> NDArray[np.float64]:

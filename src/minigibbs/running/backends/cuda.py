@@ -1,7 +1,7 @@
 """Chains on a GPU: checks of a run, and the choice of its group.
 
 `cuda_group` has the group of all chains, `cuda_colors` those of chromatic scans, `cuda_ladders`
-those of temperature ladders.
+and `cuda_small_ladders` those of temperature ladders.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from minigibbs.running.backends.cuda_group import (
     without_size_warnings,
 )
 from minigibbs.running.backends.cuda_ladders import CudaLadders
+from minigibbs.running.backends.cuda_small_ladders import CudaSmallLadders, in_parallel
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler
@@ -83,8 +84,9 @@ class CudaBackend(Backend):
         return int(min(max(32 * (ladders // 32), 32), _MOST_LADDERS))
 
     def records_temperatures(self, sampler: Sampler, graph: FactorGraph) -> bool:
-        """Return whether all levels of a ladder are stored together, as ladders of bits are."""
-        return isinstance(sampler.prepare(graph, self.lanes), SpinLadder)
+        """Return whether a ladder's group records all levels: bits, or bytes without zeros."""
+        data = sampler.prepare(graph, self.lanes)
+        return isinstance(data, SpinLadder) or in_parallel(data)
 
     def check(self) -> None:
         """Raise an error if there is no GPU or no numba-cuda."""
@@ -99,7 +101,8 @@ class CudaBackend(Backend):
             with without_size_warnings():
                 ladders.place(start())
             return [ladders]
-        group = CudaGroup(plan, data)  # refuses more than fits into the device's memory
+        kind = CudaSmallLadders if in_parallel(data) else CudaGroup
+        group = kind(plan, data)  # refuses more than fits into the device's memory
         size = plan.chains * len(plan.graph) * plan.graph.state_type.itemsize
         what = f"the first states of {plan.chains:,} chains"
         memory.require(2 * size, what, "use fewer chains")

@@ -388,7 +388,11 @@ class CudaBits(CudaWords):
         return counts
 
     def _read(self) -> NDArray[Any]:
-        """Return all states on the host: [chain, variable]. Bits are copied and unpacked there."""
+        """Return all states on the host: [chain, variable]."""
+        return self._unpacked(self.x)
+
+    def _unpacked(self, words: Any) -> NDArray[Any]:
+        """Copy words[place, word] to the host, and unpack them there: [chain, variable]."""
         n = len(self.places)
         states, width = np.empty((self.chains, n), self.kind), -(-n // 8)
         step = max(_READ_BYTES // n, 1)
@@ -403,7 +407,7 @@ class CudaBits(CudaWords):
                 rows = min(step, self.chains - first)
                 device = self.cuda.device_array((rows, width), np.uint8)
                 read = configure(self.own.read_bits, (width, rows), self.own.THREADS)
-                read(self.x, self.device_places, self.device_fixed, first, device)
+                read(words, self.device_places, self.device_fixed, first, device)
                 packed = device.copy_to_host()
                 for k in range(0, rows, _SPREAD):
                     spreading.append(pool.submit(spread, first + k, packed[k : k + _SPREAD]))

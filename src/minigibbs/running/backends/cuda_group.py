@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,7 @@ from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import Plan
+from minigibbs.running.tempered import LevelRecords
 from minigibbs.samplers.base import SweepSampler
 from minigibbs.system import memory
 
@@ -602,6 +604,39 @@ class CudaGroup(Group):
                 self._count(last)
             counts = counts + last.copy_to_host()
         return collect_rows(self.plan, state, self.rows(0), counts)
+
+
+class LevelGroup(CudaGroup):
+    """A group of temperature ladders, which can record all temperatures."""
+
+    def __init__(self, plan: Plan, data: Any) -> None:
+        super().__init__(plan, data)
+        self.levels = LevelRecords(plan, plan.rows, self.observer)
+
+    @abstractmethod
+    def keep_best(self) -> None:
+        """Keep the best state of all levels of every chain from now on."""
+
+    @abstractmethod
+    def best_states(self) -> NDArray[Any]:
+        """Return the best states since `keep_best`: [chain, variable]."""
+
+    @abstractmethod
+    def _keep_levels(self, record: int) -> None:
+        """Record all levels of the recorded chains."""
+
+    def _make_rows(self, records: int) -> None:
+        super()._make_rows(records)
+        self.levels.make_room(records)
+
+    def recorded(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays with one row per record."""
+        return super().recorded() | {"levels": self.levels.series}
+
+    def _keep(self) -> None:
+        super()._keep()
+        if self.plan.temperatures:
+            self._keep_levels(self._clock // self.plan.thin - 1)
 
 
 def row_ends(plan: Plan) -> NDArray[np.int64]:

@@ -58,7 +58,7 @@ def _count(counting, x, c):
 
 
 @kernel
-def _load(chains, c, stream, tally, weights):
+def load_chain(chains, c, stream, tally, weights):
     """Return a view of one chain, with its generator and counters in registers."""
     for k in range(4):
         stream[k] = chains.streams[k, c]
@@ -68,7 +68,8 @@ def _load(chains, c, stream, tally, weights):
 
 
 @kernel
-def _store(chains, c, chain):
+def store_chain(chains, c, chain):
+    """Store a chain's generator, and add its counters."""
     for k in range(4):
         chains.streams[k, c] = chain.stream[k]
     for k in range(_TALLIES):
@@ -96,7 +97,7 @@ def advance(rows):
         if c < chains.x.shape[1]:
             stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
             shared = cuda.shared.array((rows, THREADS), np.float64)
-            chain = _load(chains, c, stream, tally, shared[:, cuda.threadIdx.x])
+            chain = load_chain(chains, c, stream, tally, shared[:, cuda.threadIdx.x])
             step, left = 0, counting.left
             while step < len(path):
                 _step(data, model, chain, np.uint32(path[np.uint64(step)]))
@@ -105,7 +106,7 @@ def advance(rows):
                 if left == 0:
                     _count(counting, chains.x, c)
                     left = counting.every
-            _store(chains, c, chain)
+            store_chain(chains, c, chain)
 
     return advance_along
 
@@ -116,7 +117,7 @@ def advance_wide(data, model, chains, path, counting):
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        chain = load_chain(chains, c, stream, tally, chains.weights[:, c])
         step, left = 0, counting.left
         while step < len(path):
             _step(data, model, chain, np.uint32(path[np.uint64(step)]))
@@ -125,7 +126,7 @@ def advance_wide(data, model, chains, path, counting):
             if left == 0:
                 _count(counting, chains.x, c)
                 left = counting.every
-        _store(chains, c, chain)
+        store_chain(chains, c, chain)
 
 
 @entry
@@ -134,7 +135,7 @@ def advance_apart(data, model, chains, scan, updates, counting):
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        chain = load_chain(chains, c, stream, tally, chains.weights[:, c])
         left = counting.left
         for _ in range(updates):
             _step(data, model, chain, np.uint32(next_variable(scan, chain.stream)))
@@ -142,7 +143,7 @@ def advance_apart(data, model, chains, scan, updates, counting):
             if left == 0:
                 _count(counting, chains.x, c)
                 left = counting.every
-        _store(chains, c, chain)
+        store_chain(chains, c, chain)
 
 
 @entry
@@ -151,9 +152,9 @@ def start_chains(data, model, chains):
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        chain = load_chain(chains, c, stream, tally, chains.weights[:, c])
         begin(data, model, chain)
-        _store(chains, c, chain)
+        store_chain(chains, c, chain)
 
 
 @entry
@@ -162,12 +163,12 @@ def advance_sweeps(data, model, chains, replicas, sweeps, counting):
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        chain = load_chain(chains, c, stream, tally, chains.weights[:, c])
         for _ in range(sweeps):
             sweep(data, model, chain, replicas[:, c])
             if counting.every:
                 _count(counting, chains.x, c)
-        _store(chains, c, chain)
+        store_chain(chains, c, chain)
 
 
 @entry
@@ -176,9 +177,9 @@ def start_sweeps(data, model, chains, replicas):
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        chain = load_chain(chains, c, stream, tally, chains.weights[:, c])
         begin_sweeps(data, model, chain, replicas[:, c])
-        _store(chains, c, chain)
+        store_chain(chains, c, chain)
 
 
 @entry

@@ -2,8 +2,9 @@
 
 The words of all ladders are x[place, group of 32 ladders, level], with the levels of each twin
 padded to a multiple of four. A thread updates one spin on four levels of 32 ladders, whose words it
-loads together. One Philox call gives the random bits of four levels of one ladder, as on the CPU
-(`samplers.tempering.spins`). States, exchanges and clusters equal those of the CPU bit by bit.
+loads together. In small systems several threads share the ladders of a word. One Philox call gives
+the random bits of four levels of one ladder, as on the CPU (`samplers.tempering.spins`). States,
+exchanges and clusters equal those of the CPU bit by bit.
 
 Importing this module needs numba-cuda.
 """
@@ -29,8 +30,9 @@ from minigibbs.samplers.tempering.ladder import BLOCKS, EMPTY, EXCHANGE, FURTHER
 THREADS = 128
 GROWING = 256  # threads of a block whose clusters grow together
 QUAD = 4
+BYTES, BITS = 4, 8  # bytes of a word, and bits of a byte
 _CELLS = QUAD * QUAD  # levels and ladders whose fields a thread has in registers at a time
-_NONE, _ONE = np.uint32(0), np.uint32(1)
+_NONE, _ONE, _BYTE = np.uint32(0), np.uint32(1), np.uint32(0xFF)
 _HALF_WORD = 2.0**-32
 
 
@@ -61,18 +63,22 @@ def _renewed(data, block, lane, key0, key1, own, quad, column, bit, level, betas
 
 
 @cache
-def sweep_levels(kind):
-    """Return a kernel that updates spins of a color on all levels; log-odds have type `kind`."""
-    nothing = kind(0.0)
+def sweep_levels(kind, parts):
+    """Return a kernel that updates spins of a color on all levels; log-odds have type `kind`.
+
+    The 32 ladders of a word are shared by `parts` threads: 1, 2 or 4. Several threads store bytes.
+    """
+    nothing, fours, each = kind(0.0), WORD // QUAD // parts, BYTES // parts
 
     @entry(fastmath=False)
     def sweep(
         blocks, variable, base, target, weight,
-        first_block, end_block, quads, first_quad, betas, keys, sweep, ladders, x, words,
+        first_block, end_block, quads, first_quad, betas, keys, sweep, ladders, x, words, stored,
     ):  # fmt: skip
         data = Spins(blocks, variable, base, target, weight)
         columns = x.shape[1] // QUAD
-        item = np.int64(cuda.grid(1))
+        thread = np.int64(cuda.grid(1))
+        part, item = thread % parts, thread // parts
         number, rest = first_block + item // (BLOCK_SIZE * columns), item % (BLOCK_SIZE * columns)
         lane, column = rest // columns, rest % columns
         if number >= end_block or ladders == 0:  # ladders=0 only compiles
@@ -88,12 +94,13 @@ def sweep_levels(kind):
         scale, rare = cuda.local.array(QUAD, kind), _NONE
         for level in range(QUAD):
             new[level], scale[level] = _NONE, betas[np.uint64(QUAD * quad + level)]
-        for four in range(WORD // QUAD):
+        for step in range(fours):
+            four = np.uint32(part * fours + step)
             shift = np.uint32(QUAD * four)
             start = base[place]
             for cell in range(_CELLS):
                 field[cell] = start
-            entry, step = np.uint64(block.entry + lane), np.uint64(block.count)
+            entry, next_entry = np.uint64(block.entry + lane), np.uint64(block.count)
             left = block.degree
             while left > 0:
                 more, other = weight[entry], np.uint64(target[entry])
@@ -105,7 +112,7 @@ def sweep_levels(kind):
                         bit = np.uint32(1 << ladder)
                         add = more if any_bits(near[level], bit) else nothing
                         field[QUAD * ladder + level] += add
-                entry += step
+                entry += next_entry
                 left -= 1
             for ladder in range(QUAD):
                 which = np.uint64(WORD * group + QUAD * four + ladder)
@@ -132,10 +139,20 @@ def sweep_levels(kind):
             n1 = _renewed(data, block, lane, *who, 1, betas, sweep, x, n1)
             n2 = _renewed(data, block, lane, *who, 2, betas, sweep, x, n2)
             n3 = _renewed(data, block, lane, *who, 3, betas, sweep, x, n3)
-        x[place, np.uint64(QUAD * column)] = n0
-        x[place, np.uint64(QUAD * column + 1)] = n1
-        x[place, np.uint64(QUAD * column + 2)] = n2
-        x[place, np.uint64(QUAD * column + 3)] = n3
+        if parts == 1:
+            x[place, np.uint64(QUAD * column)] = n0
+            x[place, np.uint64(QUAD * column + 1)] = n1
+            x[place, np.uint64(QUAD * column + 2)] = n2
+            x[place, np.uint64(QUAD * column + 3)] = n3
+        else:
+            first = (place * np.uint64(columns) + np.uint64(column)) * np.uint64(QUAD * BYTES)
+            for k in range(each):
+                byte = np.uint32(part * each + k)
+                here, by = np.uint64(first + np.uint64(byte)), np.uint32(BITS * byte)
+                stored[here] = np.uint8(right(n0, by) & _BYTE)
+                stored[here + np.uint64(BYTES)] = np.uint8(right(n1, by) & _BYTE)
+                stored[here + np.uint64(2 * BYTES)] = np.uint8(right(n2, by) & _BYTE)
+                stored[here + np.uint64(3 * BYTES)] = np.uint8(right(n3, by) & _BYTE)
 
     return sweep
 
@@ -167,6 +184,40 @@ def add_energies(pair, weight, field, x, parts, total):
             k += parts
         for bit in range(WORD):
             cuda.atomic.add(total, (column, bit), sums[bit])
+
+
+@entry
+def find_best(total, columns, stride, levels, best, chosen):
+    """Find the replica of a round that is better than each ladder's best one before.
+
+    One thread per ladder. chosen[ladder] is the replica's column in its group, or -1.
+    """
+    ladder = cuda.grid(1)
+    if ladder < len(best):
+        group, bit = ladder // WORD, ladder % WORD
+        most, where = best[ladder], -1
+        for twin in range(columns // stride):
+            for k in range(levels):
+                value = total[group * columns + twin * stride + k, bit]
+                if value > most:
+                    most, where = value, twin * stride + k
+        best[ladder], chosen[ladder] = most, where
+
+
+@entry
+def keep_best(chosen, columns, x, kept):
+    """Copy the states of the chosen replicas to kept[place, group of 32 ladders]."""
+    item, groups = cuda.grid(1), kept.shape[1]
+    if item < kept.size:
+        place, group = np.uint64(item // groups), item % groups
+        word = kept[place, np.uint64(group)]
+        for bit in range(WORD):
+            column = chosen[WORD * group + bit]
+            if column >= 0:
+                mask = np.uint32(_ONE << np.uint32(bit))
+                own = x[place, np.uint64(group * columns + column)]
+                word = np.uint32((word & ~mask) | (own & mask))
+        kept[place, np.uint64(group)] = word
 
 
 @literal

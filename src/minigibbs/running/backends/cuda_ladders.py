@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from minigibbs.kernels.random import streams
 from minigibbs.running.backends.cuda_colors import WORD, Launch
 from minigibbs.running.backends.cuda_colors_bits import CudaBits
-from minigibbs.running.backends.cuda_group import row_ends, without_size_warnings
+from minigibbs.running.backends.cuda_group import LevelGroup, row_ends, without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
-from minigibbs.running.tempered import LevelRecords
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_energy import SpinEnergy
 from minigibbs.samplers.tempering.ladder import (
@@ -40,9 +39,10 @@ from minigibbs.samplers.tempering.spins import SpinLadder
 
 _ADDING = 1 << 17  # threads that sum energies
 _PART = 8  # least number of pairs per thread
+_FEW = (1 << 14, 1 << 16)  # words per color below which four, or two, threads share each
 
 
-class CudaLadders(CudaBits):
+class CudaLadders(LevelGroup, CudaBits):
     """All ladders of a plan: words x[place, group of 32 ladders, level] on the device."""
 
     def __init__(self, plan: Plan, ladder: SpinLadder) -> None:
@@ -52,8 +52,8 @@ class CudaLadders(CudaBits):
         self.columns = self.stride * ladder.twins  # columns of a group of ladders
         self.groups = -(-plan.chains // WORD)
         self._begun = 0  # index of the sweep that was the first round
+        self._best: list[list[Again]] = []  # launches that keep the best states, by parity
         super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))
-        self.levels = LevelRecords(plan, plan.rows, self.observer)
 
     @property
     def walking(self) -> bool:
@@ -83,7 +83,7 @@ class CudaLadders(CudaBits):
         def run(number: int, chains: int) -> None:
             if chains == 0:  # only compile
                 for sweep in self._sweeps:
-                    sweep.launch(*sweep.before, 0, 0, self.levels_of, self.words_of)
+                    sweep.launch(*sweep.before, 0, 0, *(sweep.after or ())[1:])
                 return
             self._round(number - self._begun)
 
@@ -137,9 +137,10 @@ class CudaLadders(CudaBits):
         for first, end in pairwise(ends.tolist()):
             if end > first:
                 items = (end - first) * BLOCK_SIZE * columns
-                launch = configure(own.sweep_levels(kind), items, own.THREADS)
+                parts = _parts_of_words(items)
+                launch = configure(own.sweep_levels(kind, parts), parts * items, own.THREADS)
                 before = (*self.level_spins, first, end, *settings)
-                after = (self.chains, self.levels_of, self.words_of)
+                after = (self.chains, self.levels_of, self.words_of, self.words_of.view(np.uint8))
                 self._sweeps.append(Again(launch, before, after))
         terms = max(len(model.weight), m if model.field.any() else 0, 1)
         columns = self.levels_of.shape[1]
@@ -166,6 +167,8 @@ class CudaLadders(CudaBits):
         if ladder.twins == 2 and number % ladder.clusters == ladder.clusters - 1:
             self._growing(number)
         self._adding[side](self._energy_threads)
+        for keep in self._best[side] if self._best else ():
+            keep()
         if number == BLOCKS * self.block_rounds:
             halve = configure(self.compiled.halve_blocks, self.logs.size // BLOCKS, 128)
             halve(self.logs)
@@ -194,18 +197,24 @@ class CudaLadders(CudaBits):
     def _keep_copy(self) -> None:
         """Do nothing: the last kernel of a round writes the copy."""
 
-    def _make_rows(self, records: int) -> None:
-        super()._make_rows(records)
-        self.levels.make_room(records)
+    def keep_best(self) -> None:
+        """Keep the best state of all levels of every chain from now on."""
+        own, ladders, device = self.compiled, WORD * self.groups, self.cuda
+        best = device.to_device(np.full(ladders, np.iinfo(np.int64).min))
+        chosen = device.to_device(np.full(ladders, -1, np.int64))
+        self._kept = device.to_device(self.x.copy_to_host())
+        find = configure(own.find_best, ladders, own.THREADS)
+        keep = configure(own.keep_best, self._kept.size, own.THREADS)
+        copying = Again(keep, (chosen, self.columns, self.levels_of, self._kept), None)
+        shape = (self.columns, self.stride, len(self.ladder.beta))
+        self._best = [
+            [Again(find, (total, *shape, best, chosen), None), copying] for total in self.totals
+        ]
 
-    def recorded(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays with one row per record."""
-        return super().recorded() | {"levels": self.levels.series}
-
-    def _keep(self) -> None:
-        super()._keep()
-        if self.plan.temperatures:
-            self._keep_levels(self._clock // self.plan.thin - 1)
+    def best_states(self) -> NDArray[Any]:
+        """Return the best states since `keep_best`: [chain, variable]."""
+        with without_size_warnings():
+            return self._unpacked(self._kept)
 
     def _keep_levels(self, record: int) -> None:
         """Copy all levels to the host, and record those of the recorded chains.
@@ -351,6 +360,11 @@ class CudaLadders(CudaBits):
         logs = np.full((BLOCKS, twins, pairs, 2, chains), EMPTY)
         logs[:, 0] = notes[:, first + 2 * slots + twins :].T.reshape(BLOCKS, pairs, 2, chains)
         put(self.logs, logs)
+
+
+def _parts_of_words(items: int) -> int:
+    """Return the number of threads that share a word if each of `items` words had one thread."""
+    return 1 if items >= _FEW[1] else 2 if items >= _FEW[0] else 4
 
 
 def _next_words(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:

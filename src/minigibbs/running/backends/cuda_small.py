@@ -56,8 +56,7 @@ class Small(NamedTuple):
     table: Any
 
 
-@cache
-def _choice(most):
+def value_chooser(most):
     """Return a function that chooses one of up to `most` values by log weights in registers."""
 
     @cuda.jit(device=True, fastmath=False)
@@ -180,7 +179,7 @@ def walk_with_tails(most, alike, whole, registers=REGISTERS):
     all variables have `most` values. `whole`: the number of chains is a multiple of four; then
     `words` are the states, four chains per word.
     """
-    choose, cells = _choice(most), most * QUAD * WALKING
+    choose, cells = value_chooser(most), most * QUAD * WALKING
     step = QUAD * WALKING  # from one value to the next
     read, add_heavy = _four_values(whole), _add_heavy(whole)
     options = at_most(registers)
@@ -269,7 +268,7 @@ def sweep_color(most):
 
     The states are x[variable, chain].
     """
-    choose = _choice(most)
+    choose = value_chooser(most)
 
     @entry(fastmath=False)
     def sweep_small(
@@ -318,7 +317,7 @@ def sweep_sites(sites, most, threads):
     The tables of one site, tables[site, (other site, its value, own value)], and the states of a
     block's chains are in shared memory. The next site's tables load while values are chosen.
     """
-    choose = _choice(most)
+    choose = value_chooser(most)
     square, width = most * most, sites * most * most
     states, sums_size = sites * CHAINS, threads * most * CHAINS
 

@@ -286,7 +286,7 @@ def count_broken(data, model, chain, replicas):
 
 
 @kernel
-def _exchange_cluster(data, chain, replicas, a, b):
+def exchange_cluster(data, chain, replicas, a, b):
     """Exchange two states on one connected component of their difference, at constant total energy.
 
     The component is that of a random variable, if the states differ there. Its neighbors are equal
@@ -324,7 +324,7 @@ def exchange_clusters(data, chain, replicas):
     """Make a Houdayer move between both ladders at every level (Houdayer 2001; Zhu et al. 2015)."""
     if data.twins == 2 and len(data.order) > 0:  # `order` is empty if every variable has one value
         for k in range(len(data.beta)):
-            _exchange_cluster(data, chain, replicas, k, len(data.beta) + k)
+            exchange_cluster(data, chain, replicas, k, len(data.beta) + k)
 
 
 @kernel

@@ -262,8 +262,8 @@ def _uniform(data, chain, slot):
 
 
 @kernel
-def exchange(data, chain, replicas):
-    """Make one round of exchanges, given the energies of all slots."""
+def decide_exchanges(data, chain):
+    """Update the statistics of a round, and mark the slots that exchange their states."""
     _note_pairs(data, chain)
     rounds, levels = int(chain.carried[data.own + ROUNDS]), len(data.beta)
     for slot in range(levels * data.twins):
@@ -276,8 +276,14 @@ def exchange(data, chain, replicas):
                 _swap_carried(chain, energy_at(data) + slot, energy_at(data) + slot + 1)
                 _swap_carried(chain, label_at(data) + slot, label_at(data) + slot + 1)
         _label_ends(data, chain, twin)
-    swap_slots(data, chain, replicas)
     chain.carried[data.own + ROUNDS] += 1.0
+
+
+@kernel
+def exchange(data, chain, replicas):
+    """Make one round of exchanges, given the energies of all slots."""
+    decide_exchanges(data, chain)
+    swap_slots(data, chain, replicas)
 
 
 @kernel

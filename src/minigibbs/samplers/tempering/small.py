@@ -6,8 +6,8 @@ scan (`samplers.chromatic.small_tiles`), multiplied by the levels' betas. Rows a
 [variable][word][lane], with the levels in the lanes that `level_places` gives them.
 
 Hard constraints are soft at all levels except the last one, which is updated alone by the model's
-own tables. On a GPU one thread updates all levels of a chain one by one (`SerialLadder`), with the
-same random bits and sums.
+own tables. On a GPU every level of a chain is updated by a thread of its own, or, with hard
+constraints, one thread updates them all (`SerialLadder`). Random bits and sums are the same.
 
 Energies are sums of 64-bit integers, as those of spins.
 """
@@ -112,7 +112,7 @@ class SmallLadder(NamedTuple):
 
 
 class SerialLadder(SmallLadder):
-    """The same ladders, updated one by one: on a GPU, one thread per chain."""
+    """The same ladders, updated one by one: on a GPU. See `running.backends.cuda_level_kernels`."""
 
 
 def small_ladder(
