@@ -28,12 +28,16 @@ def graphs():
     signs = 0.3 * rng.choice([-1.0, 1.0], (3, 7, 6, 70))
     glass = mg.Stencil((7, 6, 70), CUBE, signs, periodic=(False, True, True))
     line = mg.Stencil((700,), [(1,), (3,)], [0.4, 0.1])
+    site = rng.permutation(576).reshape(24, 24)  # a lattice whose sites have other numbers
+    ends = [np.stack([site, np.roll(site, -1, axis)], axis=2).reshape(-1, 2) for axis in (0, 1)]
+    a, b = np.concatenate(ends).T
     table = mg.Table(np.stack([i[:200], j[:200]], axis=1), rng.normal(size=(3, 3)))
     return {
         "square": mg.FactorGraph([2] * 1680, [square]).condition({3: 1, 900: 0}),
         "glass": mg.FactorGraph([2] * 2940, [glass]),
         "line": mg.FactorGraph([2] * 700, [line]),
         "sparse": mg.FactorGraph([2] * n, [mg.Ising(i, j, rng.normal(size=500) * 0.4)]),
+        "shuffled": mg.FactorGraph([2] * 576, [mg.Ising(a, b, rng.normal(size=1152) * 0.4)]),
         "tables": mg.FactorGraph([3] * n, [table]).condition({5: 2}),
     }
 
@@ -60,7 +64,7 @@ def everything(backend):
     options = {"sweeps": 8, "scan": "chromatic", "backend": backend, **OPTIONS}
     found = {}
     for name, graph in graphs().items():
-        for chains in (1, 33) if name in ("square", "sparse") else (1,):
+        for chains in (1, 33) if name in ("square", "sparse", "shuffled") else (1,):
             found[f"{name} {chains}"] = digest(mg.sample(graph, chains=chains, **options))
     dense, sampler = mg.models.ising_rbf(side=6), mg.PoissonGibbs(heavy=1, theta=1.0)
     found["minibatched"] = digest(mg.sample(dense, sampler, chains=1, **options))
@@ -86,6 +90,10 @@ def disagreeing(what):
     if what == "version of minigibbs" and rank:
         mpi.__version__ = "0.0.1"
     graph = mg.models.ising_lattice(70, 0.4 + (rank if what == "graph" else 0), implicit=True)
+    if what == "partition":
+        graph, parts_of = graphs()["sparse"], mpi.parts_of
+        if rank:
+            mpi.parts_of = lambda data, ranks: parts_of(data, ranks)._replace(how="METIS")
     options = {"seed": 1 + (rank if what == "seed" else 0), "progress": False}
     if what == "fail" and rank == 0:
         options["checkpoint"] = "/dev/null/nowhere"

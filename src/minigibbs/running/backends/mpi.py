@@ -32,11 +32,14 @@ from minigibbs.running.backends.base import Start
 from minigibbs.running.backends.cpu import CpuBackend
 from minigibbs.running.backends.lockstep import LockstepGroup, lockstep_groups
 from minigibbs.running.backends.partition import NO_PARTS, Partition, Ranges, Routes, routes
+from minigibbs.running.backends.parts import NUMBERS, Parts, parts_of
 from minigibbs.running.group import Group
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.small_tiles import SmallTile
 from minigibbs.samplers.chromatic.spin_tiles import SpinTile
+from minigibbs.samplers.chromatic.spins import SpinColors
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.chromatic.tile import Tile
 from minigibbs.samplers.registry import CPU, ScanChoice
@@ -55,10 +58,10 @@ _MESSAGE = 1 << 30  # most bytes of a message: some libraries count them in 32 b
 class _Shared:
     """A tile that ranks share. Rank 0 calls its methods; the other ranks call `obey`."""
 
-    def __init__(self, tile: Tile, number: int, comm: Any) -> None:
-        self.tile, self.number, self.comm = tile, number, comm
+    def __init__(self, tile: Tile, number: int, comm: Any, parts: Parts) -> None:
+        self.tile, self.number, self.comm, self.parts = tile, number, comm, parts
         lattice = tile.data.lattice if isinstance(tile, StencilTile) else None
-        self.partition = Partition(tile._ends(), comm.size, lattice)
+        self.partition = Partition(tile._ends(), comm.size, lattice, self.parts.cuts)
         self.routes = routes(tile, self.partition, comm.rank)
         colors = range(len(self.partition.colors))
         tile.hold([self.partition.own(color, comm.rank) for color in colors])
@@ -140,7 +143,20 @@ class _Shared:
             counts = sum(self.tile.satisfied(*part) for part in parts)  # of values that are here
             return self.tile.energies_of(self.comm.allreduce(counts))
         self._gather(self._arrays())
-        return self.tile.energies() if self.comm.rank == 0 else None
+        return self._ordered_energies() if self.comm.rank == 0 else None
+
+    def _ordered_energies(self) -> NDArray[np.float64]:
+        """Compute energies as one machine does, which adds numbers in the order of its places."""
+        order = self.parts.order
+        if order is None:
+            return self.tile.energies()
+        tile: Any = self.tile
+        states, data = tile.x, tile.data
+        tile.x, tile.data = states[order], self.parts.original
+        try:
+            return self.tile.energies()
+        finally:
+            tile.x, tile.data = states, data
 
     def _counts(self, sweeps: int) -> NDArray[np.int64] | None:
         self.tile._flush()
@@ -264,7 +280,8 @@ class MpiGroup(LockstepGroup):
         super().__init__(*arguments, **options)
         if not isinstance(self.tile, _SHARED):
             raise SampleError(f'backend="mpi": {NO_PARTS}')
-        self.tile: Any = _Shared(self.tile, self.number, world())
+        parts = _parts(self.plan, lambda _: self.data)
+        self.tile: Any = _Shared(self.tile, self.number, world(), parts)
 
     def share(self, threads: int) -> None:
         """Do nothing: ranks replace threads."""
@@ -329,7 +346,8 @@ class MpiBackend(CpuBackend):
             raise SampleError(
                 f'backend="mpi" needs scan="chromatic", got "{plan.scan}" with {plan.sampler}'
             )
-        return super().prepare(plan)
+        parts = _parts(plan, super().prepare)
+        return parts.data
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """Create all chains, at the same initial states on all ranks."""
@@ -433,6 +451,19 @@ def _abort(comm: Any, text: str) -> None:
     comm.Abort(1)
 
 
+def _parts(plan: Plan, lay_out: Callable[[Plan], Any]) -> Parts:
+    """Return the parts of all ranks, once per graph, sampler and number of ranks."""
+    ranks = world().size
+
+    def make() -> Parts:
+        data = lay_out(plan)
+        if isinstance(data, SpinColors | SmallColors):
+            return parts_of(data, ranks)
+        return Parts(data, None, None, None, NUMBERS)
+
+    return prepared(plan.graph, "parts", (plan.sampler, str(plan.sampler), ranks), make, most=1)
+
+
 def _agree(plan: Plan) -> None:
     """Raise an error on every rank if ranks make different calls."""
     comm = world()
@@ -443,6 +474,7 @@ def _agree(plan: Plan) -> None:
         "seed": str(plan.seed),
         "graph": _digest(model, model_arrays),
         "options": _digest(header | dict.fromkeys(("seed", *_LED)), arrays),
+        "partition (is pymetis on all machines?)": _parts(plan, BACKEND.prepare).how,
     }
     every = [json.loads(text) for text in _patiently(comm, json.dumps(own))]
     for what in own:
