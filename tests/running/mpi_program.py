@@ -14,6 +14,7 @@ import numpy as np
 
 import minigibbs as mg
 from minigibbs.running.backends import mpi
+from minigibbs.running.executors import worker
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 
 CUBE = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
@@ -59,6 +60,9 @@ OPTIONS = {
 }
 
 
+SPREAD = {"seed": 1, "backend": "mpi", "progress": False}
+
+
 def everything(backend):
     """Return digests of runs of all graphs; some graphs also with 33 chains."""
     options = {"sweeps": 8, "scan": "chromatic", "backend": backend, **OPTIONS}
@@ -68,6 +72,10 @@ def everything(backend):
             found[f"{name} {chains}"] = digest(mg.sample(graph, chains=chains, **options))
     dense, sampler = mg.models.ising_rbf(side=6), mg.PoissonGibbs(heavy=1, theta=1.0)
     found["minibatched"] = digest(mg.sample(dense, sampler, chains=1, **options))
+    del options["scan"]
+    ladders = mg.sample(graphs()["sparse"], mg.Tempering(levels=(0.0, 0.4, 0.7, 1.0)), **options)
+    found["ladders"] = [*digest(ladders), ladders.ladder.log_z]
+    found["chains"] = digest(mg.sample(graphs()["tables"], scan="shuffled", chains=3, **options))
     return found
 
 
@@ -76,10 +84,12 @@ def resumed(folder):
     return digest(mg.resume(folder, sweeps=8, progress=False))
 
 
-def begun(folder):
-    """Start a run in a checkpoint."""
-    graph = graphs()["glass"]
-    return digest(mg.sample(graph, sweeps=8, backend="mpi", checkpoint=folder, **OPTIONS))
+def begun(folder, what="lattice", backend="mpi"):
+    """Start a run in a checkpoint: of a lattice that ranks share, or of ladders for all ranks."""
+    graph, options = graphs()["glass"], {"backend": backend, "checkpoint": folder, **OPTIONS}
+    if what == "lattice":
+        return digest(mg.sample(graph, sweeps=8, chains=1, **options))
+    return digest(mg.sample(graphs()["sparse"], mg.Tempering(), sweeps=8, chains=5, **options))
 
 
 def disagreeing(what):
@@ -121,6 +131,24 @@ def dying():
 
         StencilTile._sweep = fail
     return str(mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False))
+
+
+def failing():
+    """Let all segments on another rank than 0 fail."""
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank:
+        worker._plan = dying_task
+    try:
+        mg.sample(graphs()["tables"], scan="shuffled", sweeps=5, chains=3, **SPREAD)
+    except mg.MinigibbsError as error:
+        return str(error)
+    return "no error"
+
+
+def dying_task(*_):
+    """Fail."""
+    raise MemoryError("no room")
 
 
 def killed(folder, victim):

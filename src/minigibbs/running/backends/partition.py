@@ -232,7 +232,7 @@ def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
         how = f"parts by {parts.how}" if parts.cuts else f"equal parts {parts.how}"
         how += f", which cut {share:.2g} of the pairs and tables"
     else:
-        return f"{ranks} ranks: {NO_PARTS}"
+        return f"{ranks} ranks: {NO_PARTS}."
     cost = layout.cost(graph)
     text = (
         f"{ranks} ranks, {how}: each updates up to {load.updates:,} variables. A rank sends up to "
@@ -249,7 +249,7 @@ def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
 
 NO_PARTS = (
     "this model has no layout that ranks can share; they split graphs of spins or small domains "
-    "whose factors are all evaluated."
+    'whose factors are all evaluated; other scans, such as scan="systematic", spread chains'
 )
 
 

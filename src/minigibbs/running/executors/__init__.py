@@ -12,6 +12,7 @@ from minigibbs.errors import SampleError
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.executors.base import Runner
 from minigibbs.running.executors.dask import Dask
+from minigibbs.running.executors.ranks import Ranks
 from minigibbs.running.executors.remote import OwnProcesses, Processes, Remote, WorkerPool
 from minigibbs.running.executors.threads import Inline, Threads
 from minigibbs.running.plan import Plan
@@ -47,8 +48,9 @@ def shared_executor(executor: Any, workers: int | None) -> Iterator[Any]:
 
 def runner_for(executor: Any, plan: Plan, data: Any, threads: int | None) -> Runner:
     """Return the runner of a plan's segments for an executor, or for threads without one."""
-    if not BACKENDS[plan.backend].in_threads:
-        return Inline()
+    backend = BACKENDS[plan.backend]
+    if not backend.in_threads:
+        return Ranks(plan, data) if backend.spreads(plan.scan) else Inline()
     workers = min(threads or os.cpu_count() or 1, plan.chains)
     name = executor if isinstance(executor, str) else None
     if executor is None or name == "threads" or not plan.graph.free:

@@ -67,6 +67,11 @@ def keep(key: str, parcel: Parcel) -> None:
     _kept[key] = parcel
 
 
+def hold(key: str, plan: Plan, data: Any) -> None:
+    """Store a run's plan and data, where they are known already."""
+    _plans[key] = plan, data
+
+
 def forget(key: str) -> None:
     """Delete everything stored for a run."""
     _kept.pop(key, None)
