@@ -26,6 +26,7 @@ BENCHMARKS = [
     "sparse",
     "lattices",
     "ranks",
+    "scaling",
     "observables",
     "learning",
     "repair",

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from minigibbs.formats import uai
 from tests.cli.test_cli import GRID, command, one_line  # noqa: F401
 from tests.hard import HARD
 from tests.paths import LAWN
+from tests.running.test_executors import Elsewhere
 from tests.zoo import ZOO
 
 # In GRID given x0 = 1, x1 is 1 or 2, and x2 follows from it.
@@ -34,6 +36,22 @@ def test_an_exact_answer_in_words(command):  # noqa: F811
     graph = mg.read(LAWN).condition({"rain": "yes"})
     assert f"log Z       {mg.log_partition(graph):.6f}" in out
     assert "grass: soaked 0." in out
+
+
+def test_chains_run_on_dask(command, grid, monkeypatch):  # noqa: F811
+    there, addresses = Elsewhere(), []
+
+    @contextmanager
+    def client(address):
+        addresses.append(address)
+        yield there
+
+    monkeypatch.setattr("minigibbs.running.executors.dask.dask_client", client)
+    options = ["--no-exact", "--chains", "2", "--standard-error", "0.05", "--seed", "1"]
+    code, _, _ = command("infer", "grid.uai", *options, "--dask", "tcp://there:1")
+    assert code == 0
+    assert addresses == ["tcp://there:1"]
+    assert there.turn > 0
 
 
 def test_files_of_the_uai_competitions(command, grid, tmp_path):  # noqa: F811

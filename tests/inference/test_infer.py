@@ -16,6 +16,7 @@ from minigibbs.system.memory import read_size
 from minigibbs.system.watch import StopError, Watch, current
 from tests.hard import HARD
 from tests.paths import DATA
+from tests.running.test_executors import Elsewhere
 from tests.zoo import IMPLICIT, ZOO
 
 QUIET = {"progress": False}
@@ -362,3 +363,24 @@ def test_a_part_of_the_time_is_left_to_sample_when_no_sampler_is_chosen(monkeypa
     answer = mg.infer(ZOO["potts"], 2.0, exact=False, seed=1, progress=False)
     assert left[0] <= 1.2
     assert "before another sampler was ready" in answer.reason
+
+
+def test_chains_run_on_an_executor():
+    """The warm-up depends on the speed, so that draws differ; errors are 6 standard errors."""
+    graph = mg.models.ising_lattice(side=4, beta=0.3).condition({0: 1})
+    there, exact = Elsewhere(), mg.infer(graph)
+    options = {"exact": False, "standard_error": 0.02, "chains": 2, "seed": 1, **QUIET}
+    away = mg.infer(graph, executor=there, **options)
+    assert there.turn > 2
+    assert abs(away.log_z - exact.log_z) < 6 * away.log_z_error
+    np.testing.assert_allclose(away.marginals, exact.marginals, atol=6 * 0.02)
+
+
+def test_executors_that_cannot_be_used_are_refused():
+    graph = mg.models.ising_lattice(side=3, beta=0.3)
+    with pytest.raises(mg.SampleError, match=r"executor must be a concurrent\.futures\.Executor"):
+        mg.infer(graph, executor="dask")
+    with pytest.raises(mg.SampleError, match="PopulationAnnealing runs on threads"):
+        mg.infer(graph, sampler=mg.PopulationAnnealing(), executor="processes")
+    with pytest.raises(mg.SampleError, match='executor is for backend="cpu"'):
+        mg.infer(graph, backend="cuda", executor="processes")

@@ -14,6 +14,7 @@ import numpy as np
 
 import minigibbs as mg
 from minigibbs.running.backends import mpi
+from minigibbs.running.executors import worker
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 
 CUBE = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
@@ -28,12 +29,16 @@ def graphs():
     signs = 0.3 * rng.choice([-1.0, 1.0], (3, 7, 6, 70))
     glass = mg.Stencil((7, 6, 70), CUBE, signs, periodic=(False, True, True))
     line = mg.Stencil((700,), [(1,), (3,)], [0.4, 0.1])
+    site = rng.permutation(576).reshape(24, 24)  # a lattice whose sites have other numbers
+    ends = [np.stack([site, np.roll(site, -1, axis)], axis=2).reshape(-1, 2) for axis in (0, 1)]
+    a, b = np.concatenate(ends).T
     table = mg.Table(np.stack([i[:200], j[:200]], axis=1), rng.normal(size=(3, 3)))
     return {
         "square": mg.FactorGraph([2] * 1680, [square]).condition({3: 1, 900: 0}),
         "glass": mg.FactorGraph([2] * 2940, [glass]),
         "line": mg.FactorGraph([2] * 700, [line]),
         "sparse": mg.FactorGraph([2] * n, [mg.Ising(i, j, rng.normal(size=500) * 0.4)]),
+        "shuffled": mg.FactorGraph([2] * 576, [mg.Ising(a, b, rng.normal(size=1152) * 0.4)]),
         "tables": mg.FactorGraph([3] * n, [table]).condition({5: 2}),
     }
 
@@ -55,15 +60,22 @@ OPTIONS = {
 }
 
 
+SPREAD = {"seed": 1, "backend": "mpi", "progress": False}
+
+
 def everything(backend):
     """Return digests of runs of all graphs; some graphs also with 33 chains."""
     options = {"sweeps": 8, "scan": "chromatic", "backend": backend, **OPTIONS}
     found = {}
     for name, graph in graphs().items():
-        for chains in (1, 33) if name in ("square", "sparse") else (1,):
+        for chains in (1, 33) if name in ("square", "sparse", "shuffled") else (1,):
             found[f"{name} {chains}"] = digest(mg.sample(graph, chains=chains, **options))
     dense, sampler = mg.models.ising_rbf(side=6), mg.PoissonGibbs(heavy=1, theta=1.0)
     found["minibatched"] = digest(mg.sample(dense, sampler, chains=1, **options))
+    del options["scan"]
+    ladders = mg.sample(graphs()["sparse"], mg.Tempering(levels=(0.0, 0.4, 0.7, 1.0)), **options)
+    found["ladders"] = [*digest(ladders), ladders.ladder.log_z]
+    found["chains"] = digest(mg.sample(graphs()["tables"], scan="shuffled", chains=3, **options))
     return found
 
 
@@ -72,10 +84,12 @@ def resumed(folder):
     return digest(mg.resume(folder, sweeps=8, progress=False))
 
 
-def begun(folder):
-    """Start a run in a checkpoint."""
-    graph = graphs()["glass"]
-    return digest(mg.sample(graph, sweeps=8, backend="mpi", checkpoint=folder, **OPTIONS))
+def begun(folder, what="lattice", backend="mpi"):
+    """Start a run in a checkpoint: of a lattice that ranks share, or of ladders for all ranks."""
+    graph, options = graphs()["glass"], {"backend": backend, "checkpoint": folder, **OPTIONS}
+    if what == "lattice":
+        return digest(mg.sample(graph, sweeps=8, chains=1, **options))
+    return digest(mg.sample(graphs()["sparse"], mg.Tempering(), sweeps=8, chains=5, **options))
 
 
 def disagreeing(what):
@@ -86,6 +100,10 @@ def disagreeing(what):
     if what == "version of minigibbs" and rank:
         mpi.__version__ = "0.0.1"
     graph = mg.models.ising_lattice(70, 0.4 + (rank if what == "graph" else 0), implicit=True)
+    if what == "partition":
+        graph, parts_of = graphs()["sparse"], mpi.parts_of
+        if rank:
+            mpi.parts_of = lambda data, ranks: parts_of(data, ranks)._replace(how="METIS")
     options = {"seed": 1 + (rank if what == "seed" else 0), "progress": False}
     if what == "fail" and rank == 0:
         options["checkpoint"] = "/dev/null/nowhere"
@@ -113,6 +131,24 @@ def dying():
 
         StencilTile._sweep = fail
     return str(mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False))
+
+
+def failing():
+    """Let all segments on another rank than 0 fail."""
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank:
+        worker._plan = dying_task
+    try:
+        mg.sample(graphs()["tables"], scan="shuffled", sweeps=5, chains=3, **SPREAD)
+    except mg.MinigibbsError as error:
+        return str(error)
+    return "no error"
+
+
+def dying_task(*_):
+    """Fail."""
+    raise MemoryError("no room")
 
 
 def killed(folder, victim):

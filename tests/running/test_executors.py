@@ -392,6 +392,14 @@ def test_dask_makes_the_same_draws(cluster):
     same_runs(whole, sample(ZOO["mixed"], **options, executor=cluster))
 
 
+def test_dask_samples_several_models_at_the_same_time(cluster):
+    graphs = [ZOO["mixed"], ZOO["potts"], ZOO["mixed"]]
+    options = {"updates": 3000, "seed": 7, "record": EVERYTHING, "progress": False}
+    here = mg.sample_many(graphs, **options)
+    for run, other in zip(here, mg.sample_many(graphs, **options, executor=cluster), strict=True):
+        same_runs(run, other)
+
+
 @pytest.mark.parametrize("how_many", [1, 2])
 def test_killed_dask_workers_cost_segments(cluster, at_return, how_many):
     """One of two workers is killed, or both."""

@@ -1,9 +1,16 @@
 """A series of models in one call."""
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.running import many
+from tests.running.test_executors import Elsewhere
 
 QUIET = {"progress": False, "seed": 1}
 GRAPHS = {beta: mg.models.ising_lattice(side=5, beta=beta) for beta in (0.1, 0.3, 0.5)}
@@ -71,3 +78,68 @@ def test_a_series_whose_runs_do_not_fit_is_refused_after_the_first(monkeypatch):
     monkeypatch.setattr("minigibbs.system.memory.available", lambda: 2**22)
     with pytest.raises(mg.TooLargeError, match=r"sample_many.*1,000 models.*fewer models"):
         mg.sample_many([GRAPHS[0.1]] * 1000, sweeps=5, **QUIET)
+
+
+def alike(runs, others):
+    """Compare all states and observables of two series."""
+    assert runs.at.tolist() == others.at.tolist()
+    for run, other in zip(runs, others, strict=True):
+        np.testing.assert_array_equal(run.state, other.state)
+        np.testing.assert_array_equal(run.counts, other.counts)
+        assert run.observables["m"].mean == other.observables["m"].mean
+
+
+def test_executors_give_the_same_series(runs):
+    """An executor in this process, own processes, and models that follow each other."""
+    there = Elsewhere()
+    alike(runs, mg.sample_many(GRAPHS, sweeps=300, observe=OBSERVE, executor=there, **QUIET))
+    assert len(there.memories[0].keys() | there.memories[1].keys()) == len(GRAPHS)  # model by model
+    options = {"sweeps": 300, "observe": OBSERVE, "executor": "processes", "threads": 2}
+    alike(runs, mg.sample_many(GRAPHS, **options, **QUIET))
+    follow = {"sweeps": 20, "start": "last", "observe": OBSERVE, "chains": 2, **QUIET}
+    alike(mg.sample_many(GRAPHS, **follow), mg.sample_many(GRAPHS, executor=there, **follow))
+
+
+def test_models_run_at_the_same_time_on_an_executor(monkeypatch):
+    """Every model waits until all have begun."""
+    all_begun, run = Barrier(len(GRAPHS), timeout=100), many._Series.run
+
+    def together(series, number, **options):
+        all_begun.wait()
+        return run(series, number, **options)
+
+    monkeypatch.setattr(many._Series, "run", together)
+    with ThreadPoolExecutor(2) as pool:
+        assert len(mg.sample_many(GRAPHS, sweeps=5, executor=pool, **QUIET)) == len(GRAPHS)
+
+
+def test_an_error_of_one_model_ends_the_others():
+    """The others would run for hours."""
+    one = mg.FactorGraph([3] * 25, [mg.Potts([0], [1], 1.0)])
+    options = {"sweeps": 10**9, "record": (), "observe": OBSERVE, **QUIET}
+    with (
+        ThreadPoolExecutor(2) as pool,
+        pytest.raises(mg.SampleError, match="variables of 2 values"),
+    ):
+        mg.sample_many([GRAPHS[0.1], GRAPHS[0.3], one], executor=pool, **options)
+    with pytest.raises(mg.SampleError, match=r"executor must be a concurrent\.futures\.Executor"):
+        mg.sample_many(GRAPHS, executor="mpi", **QUIET)
+
+
+class Signaling(ThreadPoolExecutor):
+    """Sends a signal to this process after some segments."""
+
+    count = 0
+
+    def submit(self, *arguments, **options):
+        self.count += 1
+        if self.count == 60:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().submit(*arguments, **options)
+
+
+def test_a_signal_ends_all_models_with_their_results():
+    with Signaling(2) as pool:
+        runs = mg.sample_many(GRAPHS, sweeps=10**8, chains=1, record=(), executor=pool, **QUIET)
+    assert 0 < len(runs) <= len(GRAPHS)
+    assert all(run.interrupted and run.info.warmup for run in runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -27,6 +28,7 @@ from minigibbs.results.run import Run
 from minigibbs.results.verdict import LATE, ladder_warnings, warnings_within_infer
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
+from minigibbs.running.executors import check_executor, shared_executor
 from minigibbs.running.plan import LENGTH
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import ExactSampler, PoissonGibbs, Sampler, Tempering
@@ -63,6 +65,7 @@ def infer(
     progress: bool = True,
     observe: Observe = None,
     backend: str = "cpu",
+    executor: Executor | str | Any = None,
 ) -> Answer:
     """Compute marginals and log Z with errors, exactly if possible, otherwise by sampling.
 
@@ -103,6 +106,8 @@ def infer(
     backend : str, default "cpu"
         "cpu", or "cuda" to eliminate on a GPU with CuPy, with tables in its memory. Models that do
         not fit are sampled on the GPU.
+    executor : Executor, str or Dask client, optional
+        Where chains run if the graph is sampled, as in `mg.sample`. By default threads.
 
     Returns
     -------
@@ -130,18 +135,19 @@ def infer(
     if backend not in ("cpu", "cuda"):
         raise SampleError(f"backend must be cpu or cuda, got {backend!r}")
     if isinstance(sampler, PopulationAnnealing):
-        _check_population(backend, observe)
+        _check_population(backend, observe, executor)
+    check_executor(executor)
+    if executor is not None and backend != "cpu":
+        raise SampleError(f'executor is for backend="cpu"; got backend={backend!r}')
     card = Card.found() if backend == "cuda" else None
     if chains is None and backend == "cpu":
         chains = _CHAINS
-    call = _Call(
-        graph,
-        standard_error,
-        {"chains": chains, "seed": seed, "threads": threads, "progress": progress},
-        observe,
-        backend,
-    )
-    with Watch(durations.seconds(max_time, "max_time")) as watch:
+    options = {"chains": chains, "seed": seed, "threads": threads, "progress": progress}
+    with (
+        Watch(durations.seconds(max_time, "max_time")) as watch,
+        shared_executor(executor, min(threads or os.cpu_count() or 1, chains or 1)) as workers,
+    ):
+        call = _Call(graph, standard_error, options | {"executor": workers}, observe, backend)
         why = "exact answers were not requested"
         if exact:
             with Stage("looking for an exact answer", progress):
@@ -171,12 +177,14 @@ def infer(
         return _sampled(graph, run, run, f"{why}; {reason}", watch)
 
 
-def _check_population(backend: str, observe: Observe) -> None:
+def _check_population(backend: str, observe: Observe, executor: Any) -> None:
     """Raise `SampleError` for options that population annealing does not support."""
     if backend != "cpu":
         raise SampleError(
             f'mg.PopulationAnnealing runs on backend="cpu"; got {backend!r}; use mg.Tempering()'
         )
+    if executor is not None:
+        raise SampleError("mg.PopulationAnnealing runs on threads; use mg.Tempering() on executors")
     if observe is not None:
         raise SampleError(
             "mg.PopulationAnnealing takes no observe=; evaluate answer.population.states, weighted "
@@ -294,9 +302,16 @@ class _Call:
 
     graph: FactorGraph
     error: float
-    options: dict[str, Any]  # chains, seed, threads, progress
+    options: dict[str, Any]  # chains, seed, threads, progress, executor
     observe: Observe
     backend: str
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether chains run on an executor of the user, whose number of workers is unknown."""
+        return isinstance(self.options["executor"], Executor) or hasattr(
+            self.options["executor"], "scatter"
+        )
 
     def observed(self, answer: Answer) -> Answer:
         """Add observables to an exact answer: exact ones, or measured on independent draws."""
@@ -353,7 +368,7 @@ class _Call:
             sweep = free * time_updates(graph, sampler, seconds=seconds, choose=fmean)
         chains, threads = self.options["chains"] or 1, self.options["threads"]
         workers = min(threads or os.cpu_count() or 1, chains)
-        if self.backend != "cpu":  # all chains advance together
+        if self.backend != "cpu" or self._elsewhere:  # all chains advance together
             workers = chains
         sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
         warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3))

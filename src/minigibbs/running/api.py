@@ -125,7 +125,8 @@ def sample(
     backend : str, default "cpu"
         "cpu", or "cuda" for many thousand chains on a GPU (`pip install "minigibbs[cuda]"`), which
         counts marginals about once per sweep over all chains. "mpi" splits one model over the
-        processes that `mpiexec` or `srun` started (`pip install "minigibbs[mpi]"`).
+        processes that `mpiexec` or `srun` started (`pip install "minigibbs[mpi]"`), or the chains
+        of samplers and scans that cannot split a model, such as `mg.Tempering()`.
     observe : function, Observable, str or mapping, optional
         Observables to measure at every record, by name: a function of the state (`x[i]` is the
         index of variable i's value) that returns a number or a tuple and is compiled; one of
@@ -447,10 +448,12 @@ def _resume(
     interval = request.get("every") if every is None else interval
     limit = request.get("max_time") if limit is None else limit
     left = None if limit is None else limit - call.spent
-    with runner_for(executor, loop.plan, data, threads) as runner, Watch(left) as watch:
-        return BACKENDS[base.backend].together(
-            loop.groups, lambda: loop.run(runner, progress, watch, saved, interval)
-        )
+
+    def run() -> Run:
+        with runner_for(executor, loop.plan, data, threads) as runner, Watch(left) as watch:
+            return loop.run(runner, progress, watch, saved, interval)
+
+    return BACKENDS[base.backend].together(loop.groups, run)
 
 
 def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:

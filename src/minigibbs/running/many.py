@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,18 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.observed import COLUMNS, Estimate, rows
 from minigibbs.results.run import Run
 from minigibbs.running.api import sample
+from minigibbs.running.executors import check_executor, shared_executor
+from minigibbs.running.executors.worker import MOST_RUNS
 from minigibbs.running.progress import Job
 from minigibbs.running.request import entropy_of
 from minigibbs.samplers import Sampler
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked, shown
 from minigibbs.system.optional import optional
-from minigibbs.system.watch import Watch
+from minigibbs.system.watch import StopError, Watch
 
 _RUN_BYTES = 10_000  # Python objects of a run
+_PATIENCE = 0.5  # seconds between two looks at signals
 
 
 @checked(SampleError, init=False)
@@ -214,8 +218,8 @@ def sample_many(
 ) -> RunCollection:
     """Sample several models, such as a grid of temperatures, with one progress bar.
 
-    Models run sequentially, and the chains of a model in parallel. `seed` determines a seed for
-    every model.
+    Models run sequentially, and the chains of a model in parallel. With an `executor`, up to 8
+    models run at the same time, with the same draws. `seed` determines a seed for every model.
 
     Parameters
     ----------
@@ -229,8 +233,8 @@ def sample_many(
         Whether to show one progress bar for all models if stderr is a terminal.
     **options : object
         Other arguments of `mg.sample`, the same for all models. With `start="last"` each model
-        starts from the last states of the previous one. `checkpoint` is not accepted, because a
-        checkpoint contains one run.
+        starts from the last states of the previous one, so models run sequentially. `checkpoint` is
+        not accepted, because a checkpoint contains one run.
 
     Returns
     -------
@@ -267,25 +271,106 @@ def sample_many(
             f"sample_many: {min(unknown)!r} is no option; it takes those of mg.sample, such as "
             "sweeps, chains, observe"
         )
-    follow = options.get("start") == "last" if isinstance(options.get("start"), str) else False
+    check_executor(options.get("executor"))
     entropy = entropy_of(seed)
-    runs: list[Run] = []
-    with Job(len(models), progress) as job, Watch():
-        for number, graph in enumerate(models):
-            if follow:
-                options["start"] = runs[-1] if runs else "random"
-            sequence = np.random.SeedSequence(entropy, spawn_key=(number,))
-            own = int.from_bytes(sequence.generate_state(4).tobytes(), "little")
+    with Job(len(models), progress) as job, Watch() as watch:
+        series = _Series(models, sampler, entropy, options, job, watch)
+        runs = series.together() if series.spread else series.in_turn()
+    labels = np.asarray(range(len(models)) if at is None else at)
+    return RunCollection(tuple(runs.values()), labels[list(runs)])
+
+
+@dataclass(frozen=True)
+class _Series:
+    """The models of one call of `sample_many`, and how they are sampled."""
+
+    models: list[FactorGraph]
+    sampler: Sampler | str | None
+    entropy: int
+    options: dict[str, Any]  # of `mg.sample`
+    job: Job
+    watch: Watch
+
+    @property
+    def follows(self) -> bool:
+        """Whether each model starts from the states of the previous one."""
+        start = self.options.get("start")
+        return isinstance(start, str) and start == "last"
+
+    @property
+    def spread(self) -> bool:
+        """Whether several models run at the same time, on an executor."""
+        executor = self.options.get("executor")
+        threads = isinstance(executor, str) and executor == "threads"
+        return executor is not None and not threads and not self.follows and len(self.models) > 1
+
+    def run(self, number: int, **others: Any) -> Run:
+        """Sample a model."""
+        sequence = np.random.SeedSequence(self.entropy, spawn_key=(number,))
+        seed = int.from_bytes(sequence.generate_state(4).tobytes(), "little")
+        options = self.options | others
+        return sample(self.models[number], self.sampler, seed=seed, progress=False, **options)
+
+    def _count(self, runs: dict[int, Run]) -> None:
+        """Count a finished model; refuse the series after its first if all would not fit."""
+        self.job.step()
+        if len(runs) == 1:
+            _require_room(next(iter(runs.values())), len(self.models))
+
+    def in_turn(self) -> dict[int, Run]:
+        """Sample one model after another; return the runs by number."""
+        runs: dict[int, Run] = {}
+        for number in range(len(self.models)):
+            start = {"start": runs[number - 1] if runs else "random"} if self.follows else {}
             try:
-                runs.append(sample(graph, sampler, seed=own, progress=False, **options))
+                runs[number] = self.run(number, **start)
             except KeyboardInterrupt:  # before this model had any result
                 if not runs:
                     raise
                 break
-            job.step()
-            if number == 0:
-                _require_room(runs[0], len(models))
-            if runs[-1].interrupted:
+            self._count(runs)
+            if runs[number].interrupted:
                 break
-    called = np.asarray(range(len(models)) if at is None else at)[: len(runs)]
-    return RunCollection(tuple(runs), called)
+        return runs
+
+    def together(self) -> dict[int, Run]:
+        """Sample several models at the same time on an executor; return the runs by number."""
+        with (
+            shared_executor(self.options["executor"], self.options.get("threads")) as executor,
+            self.watch.noted(),  # runs end with their results
+            ThreadPoolExecutor(MOST_RUNS) as pool,
+        ):
+            numbers = range(len(self.models))
+            tasks = {pool.submit(self._adopted, number, executor): number for number in numbers}
+            try:
+                found = self._collect(tasks)
+            except BaseException:
+                self.watch.stop()
+                pool.shutdown(cancel_futures=True)
+                raise
+        if self.watch.signal and not found:
+            raise KeyboardInterrupt
+        return dict(sorted(found.items()))
+
+    def _adopted(self, number: int, executor: Any) -> Run | None:
+        """Sample a model on a thread of this call; None if the call ended before a result."""
+        with self.watch.adopted():
+            try:
+                self.watch.check()
+                run = self.run(number, executor=executor)
+            except StopError:
+                return None
+        return None if run.interrupted and not run.info.updates + run.info.warmup else run
+
+    def _collect(self, tasks: dict[Future[Run | None], int]) -> dict[int, Run]:
+        """Collect finished models, in any order."""
+        found: dict[int, Run] = {}
+        waiting = set(tasks)
+        while waiting:
+            done, waiting = wait(waiting, _PATIENCE, FIRST_COMPLETED)
+            for task in done:
+                run = task.result()
+                if run is not None:
+                    found[tasks[task]] = run
+                    self._count(found)
+        return found

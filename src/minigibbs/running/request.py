@@ -197,7 +197,7 @@ class Options:
             thin = int(record.thin) * unit
         else:
             few = "draws" in kept or reference is not None or record.temperatures
-            most = _most_records(rows * (width + 1), few or not backend.in_threads)
+            most = _most_records(rows * (width + 1), few or not backend.spreads(scan))
             least = 1
             if most > DEFAULT_RECORDS:
                 least = observing_every(graph, sampler, len(observe), scan == CHROMATIC)
@@ -205,7 +205,7 @@ class Options:
             thin = _thin(None if length is None else updates, sweep, most, least)
             thin = -(-thin // sweep) * sweep if sweeps else thin
         every = 1
-        if not chosen and (backend.in_threads or scan == CHROMATIC):
+        if not chosen and (backend.spreads(scan) or scan == CHROMATIC):
             share = SHARE_UNTIL if length is None else SHARE
             records = None if length is None else updates // thin
             every = energy_every(graph, sampler, thin, records, share, scan == CHROMATIC)
@@ -277,7 +277,7 @@ class Options:
         name = type(sampler).__name__
         if self.scan is not None:
             raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
-        if self.backend != "cpu" and not sampler.on_gpu:
+        if self.backend not in ("cpu", "mpi") and not sampler.on_gpu:
             raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
 
 

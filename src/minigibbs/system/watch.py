@@ -162,6 +162,20 @@ class Watch:
         if self.left < seconds:
             self._limit += seconds - self.left
 
+    def stop(self) -> None:
+        """Let the time be over, for work on other threads."""
+        self._limit = -math.inf
+
+    @contextmanager
+    def adopted(self) -> Iterator[None]:
+        """Make this the watch of the present thread, which works for the same call."""
+        before = getattr(_open, "watch", None)
+        _open.watch = self
+        try:
+            yield
+        finally:
+            _open.watch = before
+
     @contextmanager
     def noted(self) -> Iterator[None]:
         """Record signals in `ended` instead of raising them; inner code must check it."""

@@ -10,6 +10,7 @@ import typer
 
 from minigibbs.cli.model import read_model
 from minigibbs.cli.options import (
+    Dask,
     Evidence,
     Floor,
     Given,
@@ -57,6 +58,7 @@ def infer(
     chains: Annotated[int, typer.Option(help="Number of chains if the answer is sampled.")] = 4,
     seed: Seed = None,
     threads: Threads = None,
+    dask: Dask = None,
     given: Given = None,
     evidence: Evidence = None,
     floor: Floor = None,
@@ -72,22 +74,25 @@ def infer(
     """Compute marginals and log Z, exactly or by sampling."""
     from minigibbs.formats.uai import write_partition
     from minigibbs.inference.infer import infer as answer_for
+    from minigibbs.running.executors.dask import dask_client
 
     check_out(out, ["marginals"], as_json)
     if partition is not None:
         check_target(partition)
     graph = read_model(model, floor, ignore_evidence, evidence, given)
-    answer = answer_for(
-        graph,
-        max_time,
-        standard_error=standard_error,
-        exact=exact,
-        memory=memory,
-        chains=chains,
-        seed=seed,
-        threads=threads,
-        progress=not quiet,
-    )
+    with dask_client(dask) as client:
+        answer = answer_for(
+            graph,
+            max_time,
+            standard_error=standard_error,
+            exact=exact,
+            memory=memory,
+            chains=chains,
+            seed=seed,
+            threads=threads,
+            executor=client,
+            progress=not quiet,
+        )
     if partition is not None and answer.log_z is not None:
         write_partition(answer.log_z, partition)
     if out is not None:

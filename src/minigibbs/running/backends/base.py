@@ -182,6 +182,10 @@ class Backend(ABC):
         """
         return run()
 
+    def spreads(self, scan: str) -> bool:
+        """Return whether chains of a scan run independently, on threads or in other processes."""
+        return self.in_threads
+
     def shared_seed(self, seed: int) -> int:
         """Return the default seed of a run, which is the same in all processes."""
         return seed

@@ -32,15 +32,19 @@ from minigibbs.running.backends.base import Start
 from minigibbs.running.backends.cpu import CpuBackend
 from minigibbs.running.backends.lockstep import LockstepGroup, lockstep_groups
 from minigibbs.running.backends.partition import NO_PARTS, Partition, Ranges, Routes, routes
+from minigibbs.running.backends.parts import NUMBERS, Parts, parts_of
 from minigibbs.running.group import Group
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.small_tiles import SmallTile
 from minigibbs.samplers.chromatic.spin_tiles import SpinTile
+from minigibbs.samplers.chromatic.spins import SpinColors
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.chromatic.tile import Tile
 from minigibbs.samplers.registry import CPU, ScanChoice
 from minigibbs.system.optional import optional
+from minigibbs.system.watch import current
 
 PATIENCE = 120.0  # seconds that ranks wait for each other before the first sweep
 _POLL = 0.001
@@ -55,10 +59,10 @@ _MESSAGE = 1 << 30  # most bytes of a message: some libraries count them in 32 b
 class _Shared:
     """A tile that ranks share. Rank 0 calls its methods; the other ranks call `obey`."""
 
-    def __init__(self, tile: Tile, number: int, comm: Any) -> None:
-        self.tile, self.number, self.comm = tile, number, comm
+    def __init__(self, tile: Tile, number: int, comm: Any, parts: Parts) -> None:
+        self.tile, self.number, self.comm, self.parts = tile, number, comm, parts
         lattice = tile.data.lattice if isinstance(tile, StencilTile) else None
-        self.partition = Partition(tile._ends(), comm.size, lattice)
+        self.partition = Partition(tile._ends(), comm.size, lattice, self.parts.cuts)
         self.routes = routes(tile, self.partition, comm.rank)
         colors = range(len(self.partition.colors))
         tile.hold([self.partition.own(color, comm.rank) for color in colors])
@@ -70,7 +74,7 @@ class _Shared:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a method on all ranks."""
-        _tell(self.comm, (self.number, name, arguments))
+        tell(self.comm, (self.number, name, arguments))
         return self.obey(name, arguments)
 
     def obey(self, name: str, arguments: tuple[Any, ...]) -> Any:
@@ -140,7 +144,20 @@ class _Shared:
             counts = sum(self.tile.satisfied(*part) for part in parts)  # of values that are here
             return self.tile.energies_of(self.comm.allreduce(counts))
         self._gather(self._arrays())
-        return self.tile.energies() if self.comm.rank == 0 else None
+        return self._ordered_energies() if self.comm.rank == 0 else None
+
+    def _ordered_energies(self) -> NDArray[np.float64]:
+        """Compute energies as one machine does, which adds numbers in the order of its places."""
+        order = self.parts.order
+        if order is None:
+            return self.tile.energies()
+        tile: Any = self.tile
+        states, data = tile.x, tile.data
+        tile.x, tile.data = states[order], self.parts.original
+        try:
+            return self.tile.energies()
+        finally:
+            tile.x, tile.data = states, data
 
     def _counts(self, sweeps: int) -> NDArray[np.int64] | None:
         self.tile._flush()
@@ -165,10 +182,10 @@ class _Shared:
             for color in range(len(self.partition.colors)):
                 part = self.partition.own(color, rank)
                 for array, low, high in self.tile.shares(*part)[:arrays]:
-                    for piece in _bytes(array[low:high]):
+                    for piece in pieces(array[low:high]):
                         move = self.comm.Isend if me else self.comm.Irecv
                         requests.append(move(piece, 0 if me else rank))
-        _finish(requests)
+        finish(requests)
 
     def _spread(self, tile: Tile, sweep: int, sweeps: int, counting: bool) -> None:
         """Sweep over this rank's part of every color, and exchange what others need.
@@ -183,7 +200,7 @@ class _Shared:
                 requests, kept, arrived = self._post(own)
                 for low, high in _between(begin, end, own.early):
                     tile.noted += tile._sweep(low, high, number, 1, counting)
-                _finish(requests)
+                finish(requests)
                 for array, places, values in arrived:
                     array[places] = values
                 del kept
@@ -202,13 +219,13 @@ class _Shared:
         for rank, what in own.received:
             for array, where in self._cells(what):
                 buffer = array[where]  # a view of a range, or a copy of places
-                requests += [self.comm.Irecv(piece, rank) for piece in _bytes(buffer)]
+                requests += [self.comm.Irecv(piece, rank) for piece in pieces(buffer)]
                 if not isinstance(where, slice):
                     arrived.append((array, where, buffer))
         for rank, what in own.sent:
             for array, where in self._cells(what):
                 kept.append(array[where])
-                requests += [self.comm.Isend(piece, rank) for piece in _bytes(kept[-1])]
+                requests += [self.comm.Isend(piece, rank) for piece in pieces(kept[-1])]
         return requests, kept, arrived
 
     def _cells(self, what: Any) -> list[tuple[NDArray[Any], Any]]:
@@ -219,7 +236,7 @@ class _Shared:
         return [(self.tile.shares(0, 0)[0][0], what)]
 
 
-def _finish(requests: list[Any]) -> None:
+def finish(requests: list[Any]) -> None:
     """Wait for transfers, and let other processes use the core meanwhile.
 
     MPI itself waits in a loop, so ranks that share a core would delay each other.
@@ -229,15 +246,15 @@ def _finish(requests: list[Any]) -> None:
             os.sched_yield()
 
 
-def _tell(comm: Any, what: Any = None) -> Any:
+def tell(comm: Any, what: Any = None) -> Any:
     """Send an object from rank 0 to all ranks, and return it."""
     data = np.frombuffer(pickle.dumps(what) if comm.rank == 0 else b"", np.uint8)
     length = np.array([len(data)])
-    _finish([comm.Ibcast(length, root=0)])
+    finish([comm.Ibcast(length, root=0)])
     if comm.rank:
         data = np.empty(int(length[0]), np.uint8)
-    for piece in _bytes(data):
-        _finish([comm.Ibcast(piece, root=0)])
+    for piece in pieces(data):
+        finish([comm.Ibcast(piece, root=0)])
     return what if comm.rank == 0 else pickle.loads(data.tobytes())
 
 
@@ -251,7 +268,7 @@ def _between(begin: int, end: int, taken: Ranges) -> Ranges:
     return [*left, (begin, end)] if begin < end else left
 
 
-def _bytes(array: NDArray[Any]) -> list[NDArray[np.uint8]]:
+def pieces(array: NDArray[Any]) -> list[NDArray[np.uint8]]:
     """View a contiguous array as pieces that one message can hold."""
     flat = array.reshape(-1).view(np.uint8)
     return [flat[first : first + _MESSAGE] for first in range(0, len(flat), _MESSAGE)]
@@ -264,7 +281,7 @@ class MpiGroup(LockstepGroup):
         super().__init__(*arguments, **options)
         if not isinstance(self.tile, _SHARED):
             raise SampleError(f'backend="mpi": {NO_PARTS}')
-        self.tile: Any = _Shared(self.tile, self.number, world())
+        self.tile: Any = _Shared(self.tile, self.number, world(), _parts(self.plan))
 
     def share(self, threads: int) -> None:
         """Do nothing: ranks replace threads."""
@@ -304,7 +321,7 @@ def _library() -> str:
 
 
 class MpiBackend(CpuBackend):
-    """Backend that splits one model over the processes of `mpiexec` or `srun`."""
+    """Backend that splits one model, or chains, over the processes of `mpiexec` or `srun`."""
 
     name = "mpi"
     device = CPU
@@ -320,16 +337,12 @@ class MpiBackend(CpuBackend):
     def choose_scan(
         self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool
     ) -> ScanChoice:
-        """Choose the chromatic scan, the only one that ranks can share; see `prepare`."""
+        """Choose the chromatic scan, the only one in which ranks can share a model."""
         return ScanChoice(CHROMATIC, "ranks update their parts of a color at the same time")
 
     def prepare(self, plan: Plan) -> Any:
-        """Return the layout of the chromatic scan."""
-        if plan.scan != CHROMATIC:
-            raise SampleError(
-                f'backend="mpi" needs scan="chromatic", got "{plan.scan}" with {plan.sampler}'
-            )
-        return super().prepare(plan)
+        """Return the layout of a shared model, or the data of chains that are spread over ranks."""
+        return _parts(plan).data
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """Create all chains, at the same initial states on all ranks."""
@@ -337,7 +350,17 @@ class MpiBackend(CpuBackend):
         key = json.dumps(header | dict.fromkeys(_LED), sort_keys=True, default=str)
         prepared(plan.graph, "mpi", key, lambda: _agree(plan), most=1)
         self._waiting = world().rank == 0
+        if plan.scan != CHROMATIC:
+            return super().groups(plan, data, start, counted)
         return lockstep_groups(plan, data, start(), MpiGroup)
+
+    def spreads(self, scan: str) -> bool:
+        """Return whether ranks share chains instead of a model."""
+        return scan != CHROMATIC
+
+    def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
+        """Return 1, or the default of a CPU if chains are spread over ranks."""
+        return CpuBackend.chains if sampler.sweeps else self.chains
 
     def shared_seed(self, seed: int) -> int:
         """Return the seed of rank 0."""
@@ -354,7 +377,7 @@ class MpiBackend(CpuBackend):
             self.release(error)
             raise
         self._waiting = False
-        _tell(comm, (None, "ended", None))
+        tell(comm, (None, "ended", None))
         _share(comm, result, result.domains)
         return result
 
@@ -362,24 +385,30 @@ class MpiBackend(CpuBackend):
         """Report a failure of rank 0 to the ranks that wait for it."""
         if self._waiting:
             self._waiting = False
-            _tell(world(), (None, "failed", f"{type(error).__name__}: {error}"))
+            tell(world(), (None, "failed", f"{type(error).__name__}: {error}"))
 
 
 def _follow(comm: Any, groups: list[Group]) -> Run:
-    """Execute the calls of rank 0 until the run ends."""
-    while True:
-        number, name, given = _tell(comm)
-        if name == "ended":
-            return _share(comm, None, groups[0].plan.graph.domains)
-        if name == "failed":
-            raise SampleError(f"the run ended on rank 0: {given}")
-        try:
-            group = groups[number]
-            assert isinstance(group, MpiGroup)
-            group.tile.obey(name, given)
-        except BaseException as error:
-            _abort(comm, f"{type(error).__name__}: {error}")
-            raise
+    """Execute the calls of rank 0 until the run ends. Rank 0 decides what signals do."""
+    plan = groups[0].plan
+    with current().noted():
+        while True:
+            number, name, given = tell(comm)
+            if name == "ended":
+                return _share(comm, None, plan.graph.domains)
+            if name == "failed":
+                raise SampleError(f"the run ended on rank 0: {given}")
+            try:
+                if name == "spread":  # chains, which come one by one
+                    follow, key = given
+                    follow(comm, plan, _parts(plan).data, key)
+                    continue
+                group = groups[number]
+                assert isinstance(group, MpiGroup)
+                group.tile.obey(name, given)
+            except BaseException as error:
+                _abort(comm, f"{type(error).__name__}: {error}")
+                raise
 
 
 class _Pickler(pickle.Pickler):
@@ -416,11 +445,11 @@ def _share(comm: Any, run: Run | None, domains: Any) -> Run:
             kept.append(np.frombuffer(buffer.raw(), np.uint8))
 
         _Pickler(file, domains, keep).dump(run)
-    data, sizes = _tell(comm, (file.getvalue(), [len(one) for one in kept]))
+    data, sizes = tell(comm, (file.getvalue(), [len(one) for one in kept]))
     buffers = kept if run is not None else [np.empty(size, np.uint8) for size in sizes]
     for buffer in buffers:
-        for piece in _bytes(buffer):
-            _finish([comm.Ibcast(piece, root=0)])
+        for piece in pieces(buffer):
+            finish([comm.Ibcast(piece, root=0)])
     if run is not None:
         return run
     received: Run = _Unpickler(data, domains, buffers).load()
@@ -433,6 +462,20 @@ def _abort(comm: Any, text: str) -> None:
     comm.Abort(1)
 
 
+def _parts(plan: Plan) -> Parts:
+    """Return the data of a plan, in parts of all ranks; once per graph and number of ranks."""
+    ranks = world().size
+
+    def make() -> Parts:
+        data = CpuBackend.prepare(BACKEND, plan)
+        if isinstance(data, SpinColors | SmallColors):
+            return parts_of(data, ranks)
+        return Parts(data, None, None, None, NUMBERS)
+
+    key = (plan.sampler, str(plan.sampler), plan.scan == CHROMATIC, ranks)
+    return prepared(plan.graph, "parts", key, make)
+
+
 def _agree(plan: Plan) -> None:
     """Raise an error on every rank if ranks make different calls."""
     comm = world()
@@ -443,6 +486,7 @@ def _agree(plan: Plan) -> None:
         "seed": str(plan.seed),
         "graph": _digest(model, model_arrays),
         "options": _digest(header | dict.fromkeys(("seed", *_LED)), arrays),
+        "partition (is pymetis on all machines?)": _parts(plan).how,
     }
     every = [json.loads(text) for text in _patiently(comm, json.dumps(own))]
     for what in own:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.running.backends.parts import BANDWIDTH, LATENCY, distinct, parts_of
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.lattice import BITS, Lattice
 from minigibbs.samplers.chromatic.small import SmallColors
@@ -36,15 +37,23 @@ class Partition:
 
     A lattice is cut into slabs along its first axis, and a rank needs the slabs next to its own.
     For any other graph, `routes` finds the values that a rank needs; minibatched factors need all.
+    Its parts are equal, or those of `parts_of`.
     """
 
-    def __init__(self, ends: NDArray[np.int64], ranks: int, lattice: Lattice | None) -> None:
+    def __init__(
+        self,
+        ends: NDArray[np.int64],
+        ranks: int,
+        lattice: Lattice | None,
+        parts: list[list[int]] | None = None,
+    ) -> None:
         self.ranks = ranks
         self.colors = [tuple(pair) for pair in pairwise(ends.tolist())]
         self.slab, self.reach, self.wraps = 1, 0, False
         if lattice is not None:
             self.slab, self.reach, self.wraps = _slabs(lattice)
-        self.cuts = [cuts(begin, end, ranks, self.slab) for begin, end in self.colors]
+        equal = [cuts(begin, end, ranks, self.slab) for begin, end in self.colors]
+        self.cuts = equal if parts is None else parts  # [color][rank]
         self._lattice = lattice
 
     def own(self, color: int, rank: int) -> tuple[int, int]:
@@ -149,6 +158,7 @@ class Crossing(NamedTuple):
     bounds: NDArray[np.int64]  # [color * ranks + rank] the first place of every part, and the end
     first: NDArray[np.int32]  # [block] its first place
     ranks: int
+    entries: int  # neighbors on other ranks, over all variables
 
     def sent(self, color: int, source: int, target: int) -> NDArray[np.int64]:
         """Return the places of a color that one rank sends to another."""
@@ -184,12 +194,9 @@ def read_across(data: SpinColors | SmallColors, partition: Partition) -> Crossin
     source = np.repeat(owner, blocks["count"])
     reader = np.repeat(owner, blocks["count"].astype(np.int64) * blocks["degree"])
     across = np.flatnonzero(source[data.target] != reader)
-    key = np.unique(data.target[across].astype(np.int64) * ranks + reader[across])
+    key = distinct(data.target[across].astype(np.int64) * ranks + reader[across])
     bounds = np.append(blocks["first"], len(data.variable))[cut].astype(np.int64)
-    return Crossing(key // ranks, key % ranks, bounds, blocks["first"], ranks)
-
-
-LATENCY, BANDWIDTH = 2e-6, 1e10  # seconds per message and bytes per second of a usual network
+    return Crossing(key // ranks, key % ranks, bounds, blocks["first"], ranks, len(across))
 
 
 def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
@@ -215,14 +222,20 @@ def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
         lattice = data.lattice
         partition = Partition(np.arange(lattice.colors + 1) * lattice.units, ranks, lattice)
         load = Load.of_lattice(partition)
+        how = "slabs along the first axis of the lattice"
     elif layout.data in (SpinColors, SmallColors):
-        partition = Partition(data.block_ends, ranks, None)
+        parts = parts_of(data, ranks)
+        data = parts.data
+        partition = Partition(data.block_ends, ranks, None, parts.cuts)
         load = Load.of_graph(data, partition)
+        share = load.across / max(len(data.target), 1)
+        how = f"parts by {parts.how}" if parts.cuts else f"equal parts {parts.how}"
+        how += f", which cut {share:.2g} of the pairs and tables"
     else:
-        return f"{ranks} ranks: {NO_PARTS}"
+        return f"{ranks} ranks: {NO_PARTS}."
     cost = layout.cost(graph)
     text = (
-        f"{ranks} ranks: each updates up to {load.updates:,} variables. A rank sends up to "
+        f"{ranks} ranks, {how}: each updates up to {load.updates:,} variables. A rank sends up to "
         f"{readable(load.sent)} in {load.messages} messages per chain and sweep"
     )
     if cost is not None:
@@ -236,7 +249,7 @@ def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
 
 NO_PARTS = (
     "this model has no layout that ranks can share; they split graphs of spins or small domains "
-    "whose factors are all evaluated."
+    'whose factors are all evaluated; other scans, such as scan="systematic", spread chains'
 )
 
 
@@ -247,6 +260,7 @@ class Load(NamedTuple):
     sent: int  # bytes
     messages: int
     idle: int  # ranks without work
+    across: int = 0  # entries of neighbors on other ranks, of the whole graph
 
     @classmethod
     def of_lattice(cls, partition: Partition) -> Load:
@@ -275,4 +289,5 @@ class Load(NamedTuple):
         message = np.unique(part * ranks + crossing.reader) // ranks % ranks  # its source
         messages = np.bincount(message, minlength=ranks)
         idle = int(np.count_nonzero(sizes == 0))
-        return cls(int(sizes.max()), int(sent.max()), int(messages.max()), idle)
+        most = int(sizes.max()), int(sent.max()), int(messages.max())
+        return cls(*most, idle, crossing.entries)

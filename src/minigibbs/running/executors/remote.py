@@ -162,39 +162,66 @@ class Processes(Remote):
         )
 
 
-class OwnProcesses(Processes):
-    """Processes started here, and restarted if one of them dies."""
+class WorkerPool:
+    """Processes started here, which several runs may share; a broken pool is replaced."""
 
-    def __init__(self, plan: Plan, data: Any, workers: int) -> None:
+    def __init__(self, workers: int) -> None:
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             raise SampleError(_UNGUARDED)
         self._workers = workers
         self._context = multiprocessing.get_context(_start_method())
         self._started = self._context.RawValue("b", 0)  # 1 once a worker has started
-        self._home: dict[int, Executor] = {}  # the pool of each submitted chain
-        super().__init__(self._pool(), plan, data)
+        self._lock = threading.Lock()
+        self.executor = self._new()
+
+    def _new(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self._workers, self._context, _begin_worker, (self._started,))
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executor.shutdown(cancel_futures=True)
+
+    @property
+    def started(self) -> bool:
+        """Whether any worker has started."""
+        return bool(self._started.value)
+
+    def replace(self, broken: Executor | None) -> None:
+        """Start new processes in place of a broken pool, unless that is already done."""
+        with self._lock:
+            if broken is self.executor:
+                self.executor.shutdown(wait=False)
+                self.executor = self._new()
+
+
+class OwnProcesses(Processes):
+    """Segments on a pool of processes that are restarted if one of them dies."""
+
+    def __init__(self, plan: Plan, data: Any, pool: WorkerPool, own: bool) -> None:
+        self._pool, self._own = pool, own
+        self._home: dict[int, Executor] = {}  # the executor of each submitted chain
+        super().__init__(pool.executor, plan, data)
         if _start_method() == "forkserver":
             self._scratch.note_sockets()
 
-    def _pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self._workers, self._context, _begin_worker, (self._started,))
-
-    def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(cancel_futures=True)
+    def __exit__(self, *error: object) -> None:
+        if self._own:
+            self._pool.__exit__(*error)
         super().__exit__()
 
     def submit(self, group: Group) -> Future[Any]:
         """Submit a chain's next segment, and note its pool."""
-        self._home[group.number] = self._executor
+        self._home[group.number] = self._executor = self._pool.executor
         return super().submit(group)
 
     def _note_loss(self, group: Group, error: Exception) -> None:
-        if isinstance(error, BrokenExecutor) and not self._started.value:
+        if isinstance(error, BrokenExecutor) and not self._pool.started:
             raise StoppedError(f"no worker process could be started. {_UNGUARDED}") from error
         super()._note_loss(group, error)
-        if isinstance(error, BrokenExecutor) and self._home[group.number] is self._executor:
-            self._executor.shutdown(wait=False)
-            self._executor = self._pool()
+        if isinstance(error, BrokenExecutor):
+            self._pool.replace(self._home[group.number])
 
 
 def _start_method() -> str:

@@ -23,7 +23,7 @@ from minigibbs.running.executors.scratch import Scratch
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
 
-_MOST = 4  # runs whose models a worker stores
+MOST_RUNS = 8  # whose models a worker stores
 
 
 class Outline(NamedTuple):
@@ -65,6 +65,11 @@ _lock = threading.Lock()  # a worker may have several threads
 def keep(key: str, parcel: Parcel) -> None:
     """Store a run's model for later tasks."""
     _kept[key] = parcel
+
+
+def hold(key: str, plan: Plan, data: Any) -> None:
+    """Store a run's plan and data, where they are known already."""
+    _plans[key] = plan, data
 
 
 def forget(key: str) -> None:
@@ -110,7 +115,7 @@ def _plan(outline: Outline, parcel: Parcel | None) -> tuple[Plan, Any] | None:
             parcel = parcel or _kept.get(outline.key)
             if parcel is None:
                 return None
-            while len(_plans) >= _MOST:
+            while len(_plans) >= MOST_RUNS:
                 _plans.pop(next(iter(_plans)))
             _plans[outline.key] = _unpack(outline, parcel)
         return _plans[outline.key]

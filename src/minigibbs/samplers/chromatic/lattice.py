@@ -36,6 +36,7 @@ class Lattice(NamedTuple):
     sites: NDArray[np.int64]  # [phase] sites of a color in a row, by the first one
     shift: NDArray[np.int64]  # [phase, direction] displacement of neighbors in bits of their row
     met: NDArray[np.int64]  # [phase, direction] sites of the neighbors' color in their row
+    aligned: NDArray[np.uint8]  # [direction] whether neighbors have the places of the sites
     colors: int
     rows: int  # along the last axis
     words: int  # per row and color
@@ -66,6 +67,7 @@ def lattice_of(stencil: Stencil) -> Lattice | None:
         sites=sites,
         shift=shift,
         met=sites[phase],
+        aligned=((shift == 0) & (sites[phase] >= sites[:, None])).all(axis=0).astype(np.uint8),
         colors=colors,
         rows=stencil.variables // side,
         words=-(-side // (colors * BITS)),

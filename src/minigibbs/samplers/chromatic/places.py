@@ -53,7 +53,7 @@ def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
     place[variable] = np.arange(len(variable), dtype=np.int32)
     own, degrees = color[variable], np.asarray(degree)[variable].astype(np.int32)
     ends = np.searchsorted(own, np.arange(count + 1))
-    blocks = _blocks(own, degrees, graph.sizes[variable])
+    blocks = blocks_of(own, degrees, graph.sizes[variable])
     first_color = own[blocks["first"]] if len(blocks) else np.empty(0, np.int32)
     block_ends = np.searchsorted(first_color, np.arange(count + 1))
     return Places(
@@ -73,8 +73,8 @@ def _sorted(keys: Sequence[NDArray[np.integer]]) -> NDArray[np.int32]:
     return order
 
 
-def _blocks(
-    color: NDArray[np.int32], degree: NDArray[np.int32], size: NDArray[np.int32]
+def blocks_of(
+    color: NDArray[np.integer], degree: NDArray[np.integer], size: NDArray[np.integer]
 ) -> NDArray[np.void]:
     """Divide places of one color, size and degree into blocks."""
     m = len(color)

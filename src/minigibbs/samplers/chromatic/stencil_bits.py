@@ -44,6 +44,7 @@ MOST_DIRECTIONS = 32
 PLANES = 64  # bits of a threshold
 FIRST_DRAW = 16  # of a site's random words; other layouts use smaller numbers
 _WORD, _NUMBER, _ALL = np.uint32(0), np.int64(0), np.uint32(0xFFFFFFFF)
+_BYTE = np.uint8(0)
 _ROOM, _NEAR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST
 
 
@@ -206,18 +207,20 @@ def _by_direction(stencil: Stencil, lattice: Lattice, marks: list[Any]) -> NDArr
 
 
 @literal
-def open_row(lattice, color, at, begin, shift, count):
+def open_row(lattice, color, at, done, begin, shift, count):
     """Locate the neighbors of a color's sites in a row; return its first site and their number.
 
     The row has coordinates `at`. Outputs by direction: `begin` is the offset of the neighbors'
     words, or -1 if there are none; `shift` is the displacement in bits along their row; `count` is
-    the number of sites in that row.
+    the number of sites in that row. Directions that are `done` are left out.
     """
     total = np.int64(0)
     for axis in range(len(lattice.shape) - 1):
         total += lattice.factor[axis] * at[axis]
     phase = phase_of(lattice, total, color)
     for d in range(len(lattice.offset)):
+        if done[d]:
+            continue
         other = partner_row(lattice, at, d)
         there = color + lattice.change[d]
         there = there - lattice.colors if there >= lattice.colors else there
@@ -268,6 +271,31 @@ def pull_along(lattice, x, d, word, count, begin, shift, sites, place, up, missi
 
 
 @literal
+def copy_rows(lattice, x, color, at, word, count, up, missing, done):
+    """Store the neighbors of words of several rows for directions that do not turn along a row.
+
+    Such neighbors are consecutive unless the lattice ends in between. `done` marks directions whose
+    neighbors are stored.
+    """
+    axis, last = len(lattice.shape) - 2, (word + count - 1) // lattice.words
+    if axis < 0 or last == 0:
+        return
+    if at[axis] + last >= lattice.shape[axis]:
+        return
+    for d in range(len(lattice.offset)):
+        if lattice.aligned[d]:
+            other = partner_row(lattice, at, d)
+            at[axis] += last
+            end = partner_row(lattice, at, d)
+            at[axis] -= last
+            if other >= 0 and end == other + last:
+                there = (color + lattice.change[d]) % lattice.colors
+                start = (there * lattice.rows + other) * lattice.words + word
+                copy_along(x, start, count, d * ABREAST, up, missing)
+                done[d] = np.uint8(1)
+
+
+@literal
 def gather(data, color, first, count, x, up, missing, valid, site):
     """Collect the neighbors of up to 16 units of a color; return whether some are missing.
 
@@ -275,19 +303,24 @@ def gather(data, color, first, count, x, up, missing, valid, site):
     """
     lattice, at = data.lattice, lanes_of(MOST_AXES, _NUMBER)
     begin, shift = lanes_of(MOST_DIRECTIONS, _NUMBER), lanes_of(MOST_DIRECTIONS, _NUMBER)
-    there = lanes_of(MOST_DIRECTIONS, _NUMBER)
+    there, done = lanes_of(MOST_DIRECTIONS, _NUMBER), lanes_of(MOST_DIRECTIONS, _BYTE)
     side = lattice.shape[len(lattice.shape) - 1]
     row, units = first // lattice.words, color * lattice.rows * lattice.words
     word, lane, lost = first - row * lattice.words, np.int64(0), len(data.absent) > 0
     place_row(lattice, row, at)
+    for d in range(len(lattice.offset)):
+        done[d] = _BYTE
+    copy_rows(lattice, x, color, at, word, count, up, missing, done)
     while lane < count:
         some = min(count - lane, lattice.words - word)
-        phase, sites = open_row(lattice, color, at, begin, shift, there)
+        phase, sites = open_row(lattice, color, at, done, begin, shift, there)
         for k in range(some):
             valid[lane + k] = valid_bits(sites, word + k)
             start = row * side + phase + lattice.colors * BITS * (word + k)
             site[lane + k] = np.uint32(start)
         for d in range(len(lattice.offset)):
+            if done[d]:
+                continue
             place = d * ABREAST + lane
             if begin[d] >= 0 and shift[d] == 0 and there[d] >= sites:
                 copy_along(x, begin[d] + word, some, place, up, missing)
