@@ -170,7 +170,6 @@ def set_points(points, warp=32, near=1 << 20):
 def maximized(graph, data, chains, rounds):
     """Return the best states of a search on the device."""
     from minigibbs.engine.driver import drive
-
     from minigibbs.inference.device import DeviceSearching
     from minigibbs.running.progress import Bar
     from minigibbs.system.watch import Watch
