@@ -235,6 +235,15 @@ def test_better_parts_have_the_same_draws_and_send_less(name, how, monkeypatch):
         np.testing.assert_array_equal(one.states(), other.states())
 
 
+def test_large_graphs_are_judged_by_some_of_their_blocks(monkeypatch):
+    monkeypatch.setattr(parts, "_SAMPLE", 4)
+    monkeypatch.setattr(parts, "LATENCY", 0.0)
+    lattice = mg.models.ising_lattice(24, 0.4, implicit=False)
+    assert parts._are_close(color_data(mg.Gibbs(), lattice), 2)
+    shuffled = mpi_program.graphs()["shuffled"]
+    assert not parts._are_close(color_data(mg.Gibbs(), shuffled), 3)
+
+
 def test_cuts():
     assert cuts(4, 14, 3) == [4, 7, 10, 14]
     assert cuts(0, 12, 5, slab=4) == [0, 0, 4, 4, 8, 12]

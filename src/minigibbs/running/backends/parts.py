@@ -25,6 +25,7 @@ LATENCY, BANDWIDTH = 2e-6, 1e10  # seconds per message and bytes per second of a
 _FEW = 1.5  # bytes per variable of a rank: about a twentieth of the time of its updates
 _GAIN = 0.8  # largest share of the bytes of equal parts that better parts send
 _MOST_WORK = 1.3  # largest work of a rank, color by color, relative to equal parts
+_SAMPLE = 4096  # blocks of a large graph that are looked at first
 _SEED = 1  # of METIS: all ranks compute the same parts
 
 NUMBERS, METIS, LEVELS = "in the order of the variables", "METIS", "reverse Cuthill-McKee order"
@@ -51,7 +52,7 @@ class _Neighbors(NamedTuple):
     def of(cls, blocks: NDArray[np.void]) -> _Neighbors:
         """Locate the entries of the places of all blocks."""
         count = blocks["count"].astype(np.int64)
-        lane = np.arange(count.sum()) - np.repeat(blocks["first"].astype(np.int64), count)
+        lane = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         first = np.repeat(blocks["entry"], count) + lane
         return cls(
             first, np.repeat(count, count), np.repeat(blocks["degree"].astype(np.int64), count)
@@ -81,10 +82,10 @@ def parts_of(data: SpinColors | SmallColors, ranks: int) -> Parts:
     Parts
         The same layout if equal parts are good enough, else one with other places.
     """
-    plain = Parts(data, None, None, None, NUMBERS)
-    places, near = len(data.variable), _Neighbors.of(data.blocks)
-    if ranks == 1 or not places:
+    plain, places = Parts(data, None, None, None, NUMBERS), len(data.variable)
+    if ranks == 1 or not places or _are_close(data, ranks):
         return plain
+    near = _Neighbors.of(data.blocks)
     owner = np.repeat(np.arange(places), near.degree)
     target = data.target[near.entries()].astype(np.int64)
     color = np.repeat(np.arange(len(data.ends) - 1), np.diff(data.ends))
@@ -109,6 +110,29 @@ def parts_of(data: SpinColors | SmallColors, ranks: int) -> Parts:
     if chosen is None:
         return plain
     return _moved(data, near, color, chosen[1], ranks)._replace(how=chosen[0])
+
+
+def _are_close(data: SpinColors | SmallColors, ranks: int) -> bool:
+    """Return whether equal parts of a large graph send little, judged by some of its blocks.
+
+    The arrays of a search would be larger than the layout.
+    """
+    step = len(data.blocks) // _SAMPLE
+    if step < 2:
+        return False
+    blocks = data.blocks[::step]
+    near, count = _Neighbors.of(blocks), blocks["count"]
+    lane = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    owner = np.repeat(np.repeat(blocks["first"], count) + lane, near.degree)
+
+    def part(place: NDArray[Any]) -> NDArray[np.int64]:
+        color = np.searchsorted(data.ends, place, side="right") - 1
+        inside: NDArray[np.int64] = place - data.ends[color]
+        return inside * ranks // np.diff(data.ends)[color]
+
+    across = part(owner) != part(data.target[near.entries()].astype(np.int64))
+    sent = step * np.count_nonzero(across) + 2 * LATENCY * BANDWIDTH * ranks * len(data.ends)
+    return bool(sent <= _FEW * len(data.variable))
 
 
 def _travel(
