@@ -39,6 +39,7 @@ BENCHMARKS = [
 GPU = [
     "gpu",
     "gpu_defaults",
+    "gpu_exact",
     "gpu_ladders",
     "gpu_colors",
     "gpu_learning",

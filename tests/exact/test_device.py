@@ -28,7 +28,9 @@ STANDIN = types.SimpleNamespace(
     asnumpy=np.asarray,
     where=np.where,
     matmul=np.matmul,
-    ascontiguousarray=np.ascontiguousarray,
+    take=np.take,
+    empty=np.empty,
+    concatenate=np.concatenate,
     get_default_memory_pool=lambda: POOL,
     cuda=types.SimpleNamespace(runtime=RUNTIME),
 )
@@ -75,3 +77,17 @@ def test_the_memory_is_that_of_the_card(monkeypatch):
 def test_an_unknown_backend_is_refused():
     with pytest.raises(mg.SampleError, match="backend must be cpu or cuda"):
         mg.infer(ZOO["potts"], backend="abacus")
+
+
+def test_large_tables_are_multiplied_and_permuted_in_pieces(monkeypatch):
+    """The limits are lowered, so that all kinds of products occur."""
+    graph = mg.models.potts_lattice(4, states=3, beta=0.6, periodic=False).condition({3: 1})
+    want, want_z = exact_answer(EliminationTree.of(graph))
+    for thin, matrices in ((100, 1), (1, 1), (1, 1 << 15), (4, 2)):
+        monkeypatch.setattr(device, "_THIN", thin)
+        monkeypatch.setattr(device, "_MATRICES", matrices)
+        monkeypatch.setattr(device, "_PLACES", 16)
+        monkeypatch.setattr(device, "_PARTS", 7)
+        flat, log_z = exact_answer(EliminationTree.of(graph, card=CARD))
+        np.testing.assert_allclose(flat, want, atol=1e-12)
+        assert log_z == pytest.approx(want_z, rel=1e-12)
