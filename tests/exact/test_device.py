@@ -8,6 +8,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.exact import device
 from minigibbs.exact.elimination import EliminationTree, exact_answer
+from minigibbs.exact.rotation import Rotation
 from minigibbs.inference import infer as inference
 from tests.exact.test_elimination import narrow_grid
 from tests.exact.test_zeros import HARD
@@ -91,3 +92,16 @@ def test_large_tables_are_multiplied_and_permuted_in_pieces(monkeypatch):
         flat, log_z = exact_answer(EliminationTree.of(graph, card=CARD))
         np.testing.assert_allclose(flat, want, atol=1e-12)
         assert log_z == pytest.approx(want_z, rel=1e-12)
+
+
+def test_a_search_for_a_plan_is_shorter_if_a_card_uses_it(monkeypatch):
+    paces, usual = [], Rotation.use
+
+    def use(self, pace=1.0):
+        paces.append(pace)
+        return usual(self, pace)
+
+    monkeypatch.setattr(Rotation, "use", use)
+    EliminationTree.of(narrow_grid(9, 9), card=CARD)
+    EliminationTree.of(narrow_grid(9, 9))
+    assert paces == [1 / device.FASTER, 1.0]

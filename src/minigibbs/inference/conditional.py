@@ -22,7 +22,7 @@ from minigibbs.running.request import Record
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.block_gibbs.conditional import ConditionalMarginals, conditional_program
 from minigibbs.system.quantiles import fisher
-from minigibbs.system.watch import current
+from minigibbs.system.watch import Watch, current
 
 _STATES = 500  # per chain, at most
 _LEAST_STATES = 10  # per chain
@@ -67,32 +67,36 @@ def conditional_marginals(
     made = (run.info.updates + run.info.warmup) / (free * rows)  # sweeps per chain
     sweep = run.info.seconds / max(made, 1.0)
     thin = int(np.clip(cost / max(sweep, 1e-9), 1, _MOST_THIN))
-    count = min(current().left / (thin * sweep + cost), _STATES, _VALUES / (rows * len(graph)))
+    half = current().left / 2
+    count = min(half / (thin * sweep), half / cost, _STATES, _VALUES / (rows * len(graph)))
     if count < _LEAST_STATES:
         return None
-    more = sample(
-        graph,
-        sampler,
-        sweeps=int(count) * thin,
-        start=run,
-        record=Record("draws", thin=thin),
-        chains=chains,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-    )
-    states = more.kept_draws
-    if more.interrupted or states is None or states.shape[1] < _LEAST_STATES:
+    with Watch(half):
+        more = sample(
+            graph,
+            sampler,
+            sweeps=int(count) * thin,
+            start=run,
+            record=Record("draws", thin=thin),
+            chains=chains,
+            seed=seed,
+            threads=threads,
+            progress=progress,
+        )
+    states, watch = more.kept_draws, current()
+    if more.interrupted or states is None:
         return None
-    watch = current()
 
     def work(row: int) -> None:
         for first in range(0, states.shape[1], _PIECE):
-            watch.check()
+            if watch.ended:
+                return
             sums[row].add(states[row, first : first + _PIECE])
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, range(rows)))
+    if min(one.count for one in sums) < _LEAST_STATES:
+        return None
     means = np.array([one.means for one in sums])
     variance = means.var(axis=0, ddof=1) / rows + counted.unseen
     if variance.sum() >= (counted.standard_errors**2).sum():

@@ -342,12 +342,12 @@ class _Call:
     ) -> Known | None:
         """Average exact marginals of trees given further states; None if counts are better.
 
-        The chains continue for at most as long as they took. On weakly dependent variables these
-        means vary far less than counts of visits.
+        The chains continue for at most twice as long as they took, or a second. On weakly dependent
+        variables these means vary far less than counts of visits.
         """
         if self.backend != "cpu" or run.interrupted or run.info.ended == LENGTH:
             return None
-        limit = min(watch.left, max(run.info.seconds, _LEAST_AVERAGING))
+        limit = min(watch.left, max(2.0 * run.info.seconds, _LEAST_AVERAGING))
         options = self.options | {"seed": _next_seed(self.options["seed"])}
         try:
             with Watch(limit):
@@ -489,6 +489,6 @@ def _beyond_bounds(
 
 
 _MOST_BOUNDED = 20_000  # largest number of factors for which log Z is compared with its bounds
-_LEAST_AVERAGING = 0.1  # least number of seconds for further states and marginals given them
+_LEAST_AVERAGING = 1.0  # least number of seconds for further states and marginals given them
 _LEAST_BOUNDING = 0.5  # least number of seconds for the bounds
 _ENTRIES = 2**14  # per table of the bounds

@@ -31,7 +31,8 @@ class ConditionalMarginals:
     """
 
     def __init__(self, graph: FactorGraph, data: BlockData) -> None:
-        self._model, self._data, self._count = graph.packed, data, 0
+        self._model, self._data = graph.packed, data
+        self.count = 0  # draws so far
         first, fixed = graph.packed.first.astype(np.int64), graph.evidence != FREE
         self._first, self._shares = first, np.zeros(int(graph.sizes.sum(dtype=np.int64)))
         self._shares[first[fixed] + graph.evidence[fixed]] = 1.0
@@ -54,18 +55,18 @@ class ConditionalMarginals:
             self._model,
             self._chain,
             np.ascontiguousarray(draws),
-            self._count,
+            self.count,
             self._first,
             self._numbers,
             self._shares,
             self._totals,
         )
-        self._count += len(draws)
+        self.count += len(draws)
 
     @property
     def means(self) -> NDArray[np.float64]:
         """[sum of sizes] mean conditional marginals of all draws so far."""
-        return self._totals / max(self._count, 1)
+        return self._totals / max(self.count, 1)
 
 
 def conditional_program(graph: FactorGraph, width: int = 1) -> BlockData:
