@@ -41,6 +41,7 @@ BENCHMARKS = [
 GPU = [
     "gpu",
     "gpu_defaults",
+    "gpu_exact",
     "gpu_ladders",
     "gpu_colors",
     "gpu_learning",

@@ -190,6 +190,8 @@ def main() -> None:
         f"{peers}. Processor time of all threads on a shared, loaded machine; '-' is more than "
         f"{LIMIT} s, more than {MEMORY >> 30} GiB, or a refusal. The second answer reuses the "
         "plan. The third one has one more observed variable, and follows the tree of the plan. "
+        "On the largest models both take the time of the products, which is about half of the "
+        "first answer or more. "
         f"'After more answers' is the last of up to {EVIDENCE} answers with other evidence. Peers "
         "were tried on four models; in an earlier run with 25 s neither finished Grids_11, "
         "Grids_15 or linkage_26. The column 'before' was measured at commit 748fe35, on a quieter "

@@ -23,6 +23,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "exact": ("exact", "inference"),
     "first_calls": ("graph", "system", "results", "inference", "learning", "cli", *SAMPLING),
     "foundation": ("graph", "system", "results", *SAMPLING),
+    "gpu_exact": ("exact", "inference"),
     "gpu_learning": ("learning", *SAMPLING),
     "ground_states": ("inference", *SAMPLING),
     "imputation": ("interop/sklearn", "structure", "learning", *SAMPLING),

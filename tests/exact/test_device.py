@@ -8,6 +8,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.exact import device
 from minigibbs.exact.elimination import EliminationTree, exact_answer
+from minigibbs.exact.rotation import Rotation
 from minigibbs.inference import infer as inference
 from tests.exact.test_elimination import narrow_grid
 from tests.exact.test_zeros import HARD
@@ -28,7 +29,9 @@ STANDIN = types.SimpleNamespace(
     asnumpy=np.asarray,
     where=np.where,
     matmul=np.matmul,
-    ascontiguousarray=np.ascontiguousarray,
+    take=np.take,
+    empty=np.empty,
+    concatenate=np.concatenate,
     get_default_memory_pool=lambda: POOL,
     cuda=types.SimpleNamespace(runtime=RUNTIME),
 )
@@ -75,3 +78,30 @@ def test_the_memory_is_that_of_the_card(monkeypatch):
 def test_an_unknown_backend_is_refused():
     with pytest.raises(mg.SampleError, match="backend must be cpu or cuda"):
         mg.infer(ZOO["potts"], backend="abacus")
+
+
+def test_large_tables_are_multiplied_and_permuted_in_pieces(monkeypatch):
+    """The limits are lowered, so that all kinds of products occur."""
+    graph = mg.models.potts_lattice(4, states=3, beta=0.6, periodic=False).condition({3: 1})
+    want, want_z = exact_answer(EliminationTree.of(graph))
+    for thin, matrices in ((100, 1), (1, 1), (1, 1 << 15), (4, 2)):
+        monkeypatch.setattr(device, "_THIN", thin)
+        monkeypatch.setattr(device, "_MATRICES", matrices)
+        monkeypatch.setattr(device, "_PLACES", 16)
+        monkeypatch.setattr(device, "_PARTS", 7)
+        flat, log_z = exact_answer(EliminationTree.of(graph, card=CARD))
+        np.testing.assert_allclose(flat, want, atol=1e-12)
+        assert log_z == pytest.approx(want_z, rel=1e-12)
+
+
+def test_a_search_for_a_plan_is_shorter_if_a_card_uses_it(monkeypatch):
+    paces, usual = [], Rotation.use
+
+    def use(self, pace=1.0):
+        paces.append(pace)
+        return usual(self, pace)
+
+    monkeypatch.setattr(Rotation, "use", use)
+    EliminationTree.of(narrow_grid(9, 9), card=CARD)
+    EliminationTree.of(narrow_grid(9, 9))
+    assert paces == [1 / device.FASTER, 1.0]

@@ -147,8 +147,8 @@ def test_other_evidence_uses_the_improved_tree(monkeypatch):
     searched = []
     run = rotation._Search.run
 
-    def noted(self, uses):
-        run(self, uses)
+    def noted(self, uses, pace):
+        run(self, uses, pace)
         searched.append((uses, self.seconds))
 
     monkeypatch.setattr(rotation._Search, "run", noted)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from minigibbs.exact.device import Card
+from minigibbs.exact.device import Card, offsets
 from minigibbs.exact.plan import Plan, Step, natural_scope, product_seconds
 from minigibbs.kernels.tables import (
     gather,
@@ -198,7 +198,7 @@ class Contraction:
         return lambda leaf: self._joint(leaf, told[leaf])
 
     def _downward(self) -> dict[int, tuple[tuple[int, ...], Numbers]]:
-        one = (np.zeros if self.mode != SUM else np.ones)((1,))
+        one: Any = (np.zeros if self.mode != SUM else np.ones)((1,))
         one = one if self._card is None else self._card.put(one)
         known: tuple[tuple[int, ...], Numbers, float] = ((), one, 0.0)
         told = dict.fromkeys(self.plan.roots, known)
@@ -248,7 +248,7 @@ class Contraction:
     def logs(self, node: int) -> Numbers:
         """Return the logarithms of a node's table."""
         with np.errstate(divide="ignore"):
-            table = self._host(self._node(node))
+            table = self._host(self._node(node), self._scopes[node])
             return table if self.mode != SUM else np.log(table)
 
     def unscaled(self, node: int) -> Numbers:
@@ -256,13 +256,15 @@ class Contraction:
         logs = self.logs(node)
         return logs + self._scale[node].reshape(-1, *[1] * (logs.ndim - 1))
 
-    def _host(self, table: Any) -> Numbers:
-        """Return a table in the memory of the processor."""
-        return table if self._card is None else self._card.get(table)
+    def _host(self, table: Any, scope: tuple[int, ...]) -> Numbers:
+        """Return a table in the memory of the processor, with one axis per variable."""
+        if self._card is None:
+            return table  # type: ignore[no-any-return]
+        return self._card.get(table).reshape(-1, *(self._sizes[v] for v in scope))
 
     def _joint(self, leaf: int, told: tuple[tuple[int, ...], Numbers]) -> Numbers:
         """[row, ...] The joint marginal of a leaf's variables."""
-        scope, known, table = self.plan.scopes[leaf], told[0], self._host(told[1])
+        scope, known, table = self.plan.scopes[leaf], told[0], self._host(told[1], told[0])
         with np.errstate(divide="ignore"):
             rest = table if self.mode != SUM else np.log(table)
         order = [0, *(1 + known.index(v) for v in scope if v in known)]
@@ -315,7 +317,7 @@ class Contraction:
         for v in scope:
             index.append(places[v] if v in places else states[:, v, None].astype(np.int64))
         with np.errstate(divide="ignore"):
-            rows = self._host(self._node(node))[tuple(index)]
+            rows = self._host(self._node(node), scope)[tuple(index)]
             weights += rows if self.mode != SUM else np.log(rows)
 
     def _product(
@@ -334,12 +336,12 @@ class Contraction:
             top = np.where(np.isfinite(top), top, 0.0)
             out -= top.reshape(-1, *[1] * len(scope))
             return out, top, 0.0
-        times, least = multiply, _least
+        times, least, largest = multiply, _least, _largest_of_rows
         if self._card is not None:
-            times, least = self._card.multiply, self._card.least
+            times, least, largest = self._card.multiply, self._card.least, self._card.largest
         out = times(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
         low = a[2] + (0.0 if b is None else b[2])
-        tops = self._host(out.reshape(len(out), -1).max(axis=1))
+        tops = largest(out)
         if low < LEAST:  # the bounds may be too low: look
             low = least(a[1]) + (0.0 if b is None else least(b[1]))
             if low < LEAST:
@@ -352,7 +354,7 @@ class Contraction:
             beyond = (tops > 0) & ((tops > SCALED) | (tops < 1 / SCALED))
             exponent = np.where(beyond, np.frexp(np.where(beyond, tops, 1.0))[1], 0)
             scale = exponent * math.log(2.0)
-            factor = np.ldexp(1.0, -exponent).reshape(-1, *[1] * len(scope))
+            factor = np.ldexp(1.0, -exponent).reshape(-1, *[1] * (out.ndim - 1))
             out = out * (factor if self._card is None else self._card.put(factor))
             low -= float(scale.max())
         return out, scale, low
@@ -403,6 +405,11 @@ def own_threads() -> AbstractContextManager[Any]:
 def _least(table: Numbers) -> float:
     """Return the logarithm of the smallest entry that is not 0."""
     return math.log(table.min(initial=1.0, where=table > 0))
+
+
+def _largest_of_rows(table: Numbers) -> Numbers:
+    """Return the largest entry of each row."""
+    return table.reshape(len(table), -1).max(axis=1)  # type: ignore[no-any-return]
 
 
 def multiply(
@@ -580,19 +587,11 @@ def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -
     out = np.empty(view.shape)
     gather(
         table.reshape(-1),
-        _places(view.shape[:split], steps[:split]),
-        _places(view.shape[split:], steps[split:]),
+        offsets(view.shape[:split], steps[:split]),
+        offsets(view.shape[split:], steps[split:]),
         out.reshape(-1, inner),
     )
     return out
-
-
-def _places(shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Return the offsets of all entries of some axes, the last axis fastest."""
-    places = np.zeros(1, dtype=np.int64)
-    for size, stride in zip(shape, strides, strict=True):
-        places = (places[:, None] + np.arange(size) * stride).reshape(-1)
-    return places
 
 
 def _matmul(a: Numbers, b: Numbers) -> Numbers:

@@ -306,7 +306,8 @@ class EliminationTree:
         objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
         if objects > max(budget, _SMALL_BUDGET):
             raise machine.too_large(objects, budget, "exact elimination", _MORE_MEMORY)
-        tree = cls.ordered(graph, max(budget / 8, 1.0), joint, draws, kept)
+        pace = 1.0 if card is None else 1.0 / FASTER
+        tree = cls.ordered(graph, max(budget / 8, 1.0), joint, draws, kept, pace)
         if tree.size > max(budget, _SMALL_BUDGET):
             raise machine.too_large(tree.size, budget, "exact elimination", _MORE_MEMORY)
         tree.card = card
@@ -320,6 +321,7 @@ class EliminationTree:
         joint: tuple[tuple[int, ...], ...] = (),
         draws: bool = False,
         kept: Sequence[int] = (),
+        pace: float = 1.0,
     ) -> EliminationTree:
         """Return the tree of a graph; `TooLargeError` for more than `most` entries of messages."""
         if graph.implicits and (graph.evidence == FREE).all():
@@ -341,7 +343,7 @@ class EliminationTree:
                 whole, sizes, [v for v in kept if sizes[v] > 1], most
             )
         else:
-            order, plan, leaves = prepared_plan(graph, whole, sizes, wanted, most, draws)
+            order, plan, leaves = prepared_plan(graph, whole, sizes, wanted, most, draws, pace)
         return cls(whole, order, plan, leaves, sizes, alive)
 
     @classmethod

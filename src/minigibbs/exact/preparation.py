@@ -29,6 +29,7 @@ def prepared_plan(
     joint: tuple[tuple[int, ...], ...],
     most: float,
     draws: bool,
+    pace: float,
 ) -> tuple[Order, Plan, Leaves]:
     """Return an order and a plan, computed once for all graphs that differ only in weights.
 
@@ -47,7 +48,7 @@ def prepared_plan(
         if plans and free >= _MUCH_ALIKE * len(plans[0].plan.leaf_of):
             leaves = _leaves(whole, sizes, latest[0], joint)
             settled = leaves.pop((), ())
-            known = plans[0].plan if draws else plans[0].use()
+            known = plans[0].plan if draws else plans[0].use(pace)
             plan = plan_like(known, tuple(leaves), sizes)
             fast = _ALIKE * known.seconds
             if plan is not None and plan.seconds <= fast and plan.made <= most:
@@ -61,7 +62,7 @@ def prepared_plan(
         settled = leaves.pop((), ())
         rotation = Rotation(make_plan(order.variables, tuple(leaves), sizes), sizes, most)
         if not draws and len(order.variables) <= SEARCHED:
-            rotation.use()
+            rotation.use(pace)
         if not plans or len(rotation.plan.leaf_of) > len(plans[0].plan.leaf_of):
             plans[:] = [rotation]
         return order, rotation, (*leaves.values(), settled)
@@ -75,7 +76,7 @@ def prepared_plan(
 
     order, rotation, leaves = shared(graph, "elimination", key, first, _ORDERS)
     searched = known and not draws and len(order.variables) <= SEARCHED
-    plan = rotation.use() if searched else rotation.plan
+    plan = rotation.use(pace) if searched else rotation.plan
     if plan.made > most:
         refuse(order.width + 1, math.log2(plan.made), most)
     return order, plan, leaves

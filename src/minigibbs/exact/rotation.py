@@ -68,24 +68,27 @@ class Rotation:
         self._uses, self._lock = 0, Lock()
         self._search: _Search | None = None
 
-    def use(self) -> Plan:
-        """Count a use, search as long as all uses justify, and return the best plan so far."""
+    def use(self, pace: float = 1.0) -> Plan:
+        """Count a use, search as long as all uses justify, and return the best plan so far.
+
+        `pace` is the ratio of the seconds of a use to the predicted ones, which a GPU lowers.
+        """
         if not self._lock.acquire(blocking=False):  # another thread searches
             return self.plan
         try:
             self._uses += 1
             fits = self.plan.made <= self._most
             if self.plan.leaves >= 3 and (self.plan.seconds >= _LEAST_SECONDS or not fits):
-                self._improve()
+                self._improve(pace)
         finally:
             self._lock.release()
         return self.plan
 
-    def _improve(self) -> None:
+    def _improve(self, pace: float) -> None:
         if self._search is None:
             self._search = _Search(self.plan, self._sizes, self._most)
         search, before = self._search, self._search.seconds
-        search.run(self._uses)
+        search.run(self._uses, pace)
         if search.seconds == before and self._uses > 1:
             return
         leaves = self.plan.scopes[: self.plan.leaves]
@@ -118,14 +121,14 @@ class _Search:
         self.spent, self.rounds = 0.0, 0
         self.stale, self.before = False, self.seconds  # whether the latest rounds saved little
 
-    def run(self, uses: int) -> None:
+    def run(self, uses: int, pace: float) -> None:
         """Anneal in rounds from the best tree so far, while the search saves time in all uses."""
         trial = _TRIAL_SECONDS + _WORD_SECONDS * self.words
         allowed = self.spent + _allowed()
         while True:
             lasts = _FIRST_SECONDS * 2.0 ** (self.rounds // len(_ROUNDS))
             begun = self.rounds >= len(_ROUNDS)
-            if begun and self.spent + lasts > min(self._worth(uses), allowed):
+            if begun and self.spent + lasts > min(self._worth(uses, pace), allowed):
                 return
             temperatures = _ROUNDS[self.rounds % len(_ROUNDS)]
             self._round(*temperatures, int(lasts / (_TEMPERATURES * trial)))
@@ -134,10 +137,10 @@ class _Search:
             if self.rounds % len(_ROUNDS) == 0:
                 self.stale, self.before = self.seconds > (1 - _SAVED) * self.before, self.seconds
 
-    def _worth(self, uses: int) -> float:
+    def _worth(self, uses: int, pace: float) -> float:
         """Seconds that the whole search may take, for a number of uses of the plan."""
         share = (_PAYS + (uses - 1) * _PAYS_LATER) * (_STALE if self.stale else 1.0)
-        worth = share * PASSES * self.seconds
+        worth = share * PASSES * self.seconds * pace
         if self.made > self.most:
             beyond = min(math.log2(self.made / self.most), 1000.0)
             worth = _HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS)

@@ -20,6 +20,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.graph.simple import lighter
+from minigibbs.inference.conditional import conditional_marginals, disagreement
 from minigibbs.inference.population import POPULATIONS, PopulationAnnealing, anneal
 from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.answer import Answer, best_of
@@ -40,6 +41,7 @@ from minigibbs.system.watch import TIME, StopError, Watch
 
 _EXACT = 0.6  # largest share of the time for the predicted exact answer
 _LOG_Z = 0.5  # share of the time for log Z, if single chains give the marginals
+_COUNTED = 0.5  # share of the rest in which single chains count visits, before states are drawn
 _WARMUP = 0.15  # share of the time
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _CHAINS = 4  # on a CPU by default
@@ -341,13 +343,32 @@ class _Call:
         if not tempered.interrupted:
             light = lighter(graph) if self.observe is None else graph  # it shifts the energy
             try:
-                run = self.sample(light, chosen, watch, self.observe)
+                run = self.sample(light, chosen, watch, self.observe, share=_COUNTED)
                 if run.visits.any():
-                    return _sampled(graph, run, tempered, reason, watch)
+                    known = self.averaged(light, chosen, run, watch)
+                    return _sampled(graph, run, tempered, reason, watch, known)
             except KeyboardInterrupt:
                 if not tempered.visits.any():
                     raise
         return _sampled(graph, tempered, tempered, reason, watch)
+
+    def averaged(
+        self, graph: FactorGraph, sampler: Sampler, run: Run, watch: Watch
+    ) -> Known | None:
+        """Average exact marginals of trees given further states; None if counts are better.
+
+        The chains continue for at most twice as long as they took, or a second. On weakly dependent
+        variables these means vary far less than counts of visits.
+        """
+        if self.backend != "cpu" or run.interrupted or run.info.ended == LENGTH:
+            return None
+        limit = min(watch.left, max(2.0 * run.info.seconds, _LEAST_AVERAGING))
+        options = self.options | {"seed": _next_seed(self.options["seed"])}
+        try:
+            with Watch(limit):
+                return conditional_marginals(graph, sampler, run, **options)
+        except (StopError, TooLargeError, KeyboardInterrupt):
+            return None
 
     def sample(
         self,
@@ -356,8 +377,9 @@ class _Call:
         watch: Watch,
         observe: Observe,
         beyond: bool = True,
+        share: float = 1.0,
     ) -> Run:
-        """Sample after a warm-up until the errors are small enough or time is up.
+        """Sample after a warm-up until the errors are small enough or a share of the time is up.
 
         If time is up before every chain has recorded a sweep, a few sweeps are recorded `beyond`
         the limit, so that the answer has marginals.
@@ -370,21 +392,27 @@ class _Call:
         workers = min(threads or os.cpu_count() or 1, chains)
         if self.backend != "cpu" or self._elsewhere:  # all chains advance together
             workers = chains
-        sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
+        sweeps = share * max(watch.left, 0.0) * workers / (chains * sweep)
         warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3))
         options = self.options | {"observe": observe, "backend": self.backend}
-        run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
+        with Watch(share * watch.left):
+            run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
         recorded = int(run.clock.min()) >= free
         if run.info.ended != TIME or recorded or not beyond:
             return run
         made = (run.info.updates + run.info.warmup) / (free * chains)  # sweeps per chain
         pace = run.info.seconds / made if made >= 1 else sweep * chains / workers
         few = min(max(int(_BEYOND / pace), 1), LEAST_SWEEPS)
-        if options["seed"] is not None:  # not the random numbers that led to its start
-            sequence = np.random.SeedSequence([options["seed"], 1])
-            options["seed"] = int(sequence.generate_state(1, np.uint64)[0])
+        options["seed"] = _next_seed(options["seed"])
         watch.extend(_BEYOND)
         return sample(graph, sampler, sweeps=few, start=run, **options)
+
+
+def _next_seed(seed: int | None) -> int | None:
+    """Return another seed for chains that continue, not that of the numbers behind their start."""
+    if seed is None:
+        return None
+    return int(np.random.SeedSequence([seed, 1]).generate_state(1, np.uint64)[0])
 
 
 def _ladder(run: Run) -> Ladder | None:
@@ -394,9 +422,17 @@ def _ladder(run: Run) -> Ladder | None:
 
 
 def _sampled(
-    graph: FactorGraph, run: Run, tempered: Run | None, reason: str, watch: Watch
+    graph: FactorGraph,
+    run: Run,
+    tempered: Run | None,
+    reason: str,
+    watch: Watch,
+    known: Known | None = None,
 ) -> Answer:
-    """Return the answer of a run; log Z is from the ladder of this or another tempered run."""
+    """Return the answer of a run; log Z is from the ladder of this or another tempered run.
+
+    Marginals are counts of the run if they are not `known` better.
+    """
     if run.interrupted and not run.visits.any():
         raise KeyboardInterrupt  # a signal came before anything was recorded
     marginals = Marginals.of(run)
@@ -412,6 +448,14 @@ def _sampled(
             "recorded beyond it, too few to tell how far from the truth they are; give more time. "
             "mg.theory.propagate approximates marginals in seconds, without errors"
         )
+    if known is None:
+        errors, degrees = marginals.standard_errors, marginals.degrees or np.nan
+        known = Known(marginals.pooled, errors, graph.sizes, degrees)
+    else:
+        reason += "; its marginals are means of exact marginals of trees given the rest"
+    if tempered is not None and ladder is not None and tempered is not run:
+        apart = disagreement(known, Marginals.of(tempered), graph.domains)
+        warnings += [] if apart is None else [apart]
     beyond = None
     if ladder is not None and not run.interrupted:
         beyond = _beyond_bounds(graph, ladder, best_of(graph, tempered), watch)
@@ -419,9 +463,7 @@ def _sampled(
         warnings.append(beyond)
     return Answer(
         domains=graph.domains,
-        known=Known(
-            marginals.pooled, marginals.standard_errors, graph.sizes, marginals.degrees or np.nan
-        ),
+        known=known,
         log_z=None if ladder is None else ladder.log_z,
         log_z_error=None if ladder is None else ladder.log_z_error,
         method=run.info.sampler,
@@ -460,5 +502,6 @@ def _beyond_bounds(
 
 
 _MOST_BOUNDED = 20_000  # largest number of factors for which log Z is compared with its bounds
+_LEAST_AVERAGING = 1.0  # least number of seconds for further states and marginals given them
 _LEAST_BOUNDING = 0.5  # least number of seconds for the bounds
 _ENTRIES = 2**14  # per table of the bounds

@@ -149,14 +149,18 @@ class BlockGibbs(SweepSampler):
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Find the covers and compile each block to an elimination program."""
         spins = self._spins(graph)
-        base = graph if spins is None else spins
-        data = program(base, self._covers(base))
+        data = self.tables(graph if spins is None else spins)
+        return data if spins is None else spin_data(spins, data)
+
+    def tables(self, graph: FactorGraph) -> BlockData:
+        """Find the covers and compile each block to a program with tables of logarithms."""
+        data = program(graph, self._covers(graph))
         memory.require(
             8 * data.numbers,
             "the tables of a block",
             "give a smaller width, or smaller blocks",
         )
-        return data if spins is None else spin_data(spins, data)
+        return data
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Return the sizes of a block's tables with a message, and of an index into a table."""
@@ -221,7 +225,7 @@ def _redraw(everything: Enumeration, block: list[int]) -> NDArray[np.float64]:
 
 
 @kernel
-def _advance_digits(data, step, digits, strides, first, place):
+def advance_digits(data, step, digits, strides, first, place):
     """Advance `digits` to the next entry of the clique; return its index in the source.
 
     The variable's own axis is excluded.
@@ -246,7 +250,7 @@ def _add_source(data, step, numbers, digits, strides, first, source, place, weig
         for value in range(size):
             numbers[at + value] += weight * source[place + value * own]
         at += size
-        place = _advance_digits(data, step, digits, strides, first, place)
+        place = advance_digits(data, step, digits, strides, first, place)
 
 
 @kernel
@@ -265,7 +269,7 @@ def _add_formula(data, step, numbers, digits, keys, true, literals, form, weight
             if held == literals or (form == EQUAL and held == 0):
                 numbers[at + value] += weight
         at += step.size
-        _advance_digits(data, step, digits, keys, 0, 0)
+        advance_digits(data, step, digits, keys, 0, 0)
 
 
 @kernel
@@ -355,8 +359,8 @@ def _draw(data, chain, step, numbers):
 
 
 @kernel
-def _redraw_block(data, model, chain, first, last, numbers):
-    """Sum out a block's variables one by one, then draw them in reverse order."""
+def sum_out(data, model, chain, first, last, numbers):
+    """Sum out a block's variables one by one, given the others."""
     digits = chain.scratch[: data.widest]
     for k in range(data.steps[last - 1].table + data.steps[last - 1].entries):
         numbers[k] = 0.0
@@ -370,6 +374,12 @@ def _redraw_block(data, model, chain, first, last, numbers):
                 _add_pair(data, chain, step, item, numbers)
         if step.target >= 0:
             _send(data, step, numbers, digits)
+
+
+@kernel
+def _redraw_block(data, model, chain, first, last, numbers):
+    """Sum out a block's variables, then draw them in reverse order."""
+    sum_out(data, model, chain, first, last, numbers)
     for s in range(last - 1, first - 1, -1):
         chain.x[data.steps[s].variable] = _draw(data, chain, data.steps[s], numbers)
     chain.tally[EVALUATIONS] += data.steps[last - 1].item_end - data.steps[first].item_start
