@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from minigibbs.results import plots
 
@@ -24,6 +25,8 @@ PEERS = {
     "textbook Gibbs",
     "single updates",
 }
+# Adaptive tempering with cluster moves (Chowdhury et al. 2025), 16^3. Sweeps: residual energy.
+PUBLISHED = {1_000: 0.0149, 10_000: 0.0014, 100_000: 0.00041}
 Bar = tuple[str, str, float]  # its group, its owner, the number
 
 
@@ -139,8 +142,37 @@ CHARTS: dict[str, tuple[Callable[[Table], list[Bar]], str, str]] = {
 }
 
 
+def residuals(table: Table) -> Any:
+    """Draw residual energies against sweeps, with published ones, and against time."""
+    numbers = re.compile(r"([\d.]+) \+- ([\d.]+) per spin, ([\d.]+) s")
+    curves: dict[str, list[tuple[float, ...]]] = {}
+    for _, what, measured in table.rows:
+        side, sweeps = what.split(", ", 1)
+        found = [float(number) for number in numbers.match(measured).groups()]
+        curves.setdefault(side, []).append((float(sweeps.split()[0].replace(",", "")), *found))
+    whole, (left, right) = plots.figure(2)
+    for side, curve in curves.items():
+        rounds, residual, error, seconds = zip(*curve, strict=True)
+        for axes, across in ((left, rounds), (right, seconds)):
+            axes.errorbar(across, residual, error, marker="o", label=f"minigibbs, {side}")
+    left.plot(*zip(*PUBLISHED.items(), strict=True), "s--", color="0.5", label="published, 16^3")
+    left.set(xlabel="sweeps of every temperature", ylabel="residual energy per spin")
+    right.set(xlabel="seconds of processor time per glass")
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_yscale("symlog", linthresh=1e-4)
+        axes.set_ylim(bottom=0.0)
+    left.legend()
+    return whole
+
+
+CURVES: dict[str, Callable[[Table], Any]] = {"residuals": residuals}
+
+
 def draw(path: Path) -> None:
     """Draw the picture of a table next to it, if it has one."""
+    if path.stem in CURVES:
+        plots.save(CURVES[path.stem](Table.read(path)), path.with_suffix(".png"))
     if path.stem not in CHARTS:
         return
     bars_of, title, unit = CHARTS[path.stem]
@@ -170,5 +202,5 @@ def _shown(number: float) -> str:
 
 
 if __name__ == "__main__":
-    for stem in CHARTS:
+    for stem in (*CHARTS, *CURVES):
         draw(RESULTS / f"{stem}.md")

@@ -15,13 +15,11 @@ import numpy as np
 
 import minigibbs as mg
 from benchmarks.data import DATA
-from benchmarks.report import RESULTS, Report
-from minigibbs.results import plots
+from benchmarks.pictures import PUBLISHED
+from benchmarks.report import Report
 
 SIDES = (8, 10, 16)
 ROUNDS = (100, 300, 1_000, 3_000, 10_000)
-PUBLISHED = {1_000: 0.0149, 10_000: 0.0014, 100_000: 0.00041}  # sweeps: residual energy, 16^3
-Curve = list[tuple[int, float, float, float]]  # rounds, residual, its standard error, seconds
 
 
 def glasses(side: int) -> list[tuple[mg.FactorGraph, float]]:
@@ -45,34 +43,14 @@ def measure(side: int, rounds: int) -> tuple[float, float, float]:
     return float(np.mean(residuals)), error, seconds
 
 
-def picture(curves: dict[int, Curve]) -> None:
-    """Draw residual energies against sweeps, with the published ones, and against time."""
-    whole, (left, right) = plots.figure(2)
-    for side, curve in curves.items():
-        rounds, residual, error, seconds = zip(*curve, strict=True)
-        for axes, across in ((left, rounds), (right, seconds)):
-            axes.errorbar(across, residual, error, marker="o", label=f"minigibbs, {side}^3")
-    left.plot(*zip(*PUBLISHED.items(), strict=True), "s--", color="0.5", label="published, 16^3")
-    left.set(xlabel="sweeps of every temperature", ylabel="residual energy per spin")
-    right.set(xlabel="seconds of processor time per glass")
-    for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_yscale("symlog", linthresh=1e-4)
-        axes.set_ylim(bottom=0.0)
-    left.legend()
-    plots.save(whole, RESULTS / "residuals.png")
-
-
 def main() -> None:
-    """Print and write the table and the picture."""
+    """Print and write the table."""
     report = Report("residuals", "Residual energies", "published")
     graph, _ = glasses(SIDES[0])[0]
     mg.maximize(graph, rounds=2, progress=False)  # compiles
-    curves: dict[int, Curve] = {}
     for side in SIDES:
         for rounds in ROUNDS:
             found = measure(side, rounds)
-            curves.setdefault(side, []).append((rounds, *found))
             known = PUBLISHED.get(rounds) if side == 16 else None
             bar = PUBLISHED.get(10 * rounds) if side == 16 else None
             report.add(
@@ -89,7 +67,6 @@ def main() -> None:
         "putative ground energy was reached."
     )
     report.write()
-    picture(curves)
 
 
 if __name__ == "__main__":

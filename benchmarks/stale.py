@@ -30,7 +30,6 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "learning": ("learning", *SAMPLING),
     "observables": ("observables", *SAMPLING),
     "repair": ("repairing", "learning", "inference"),
-    "populations": ("inference", *SAMPLING),
     "residuals": ("inference", *SAMPLING),
     "structure": ("structure",),
     "verdicts": ("results", *SAMPLING),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.pictures import CHARTS, RESULTS, Table, draw
+from benchmarks.pictures import CHARTS, CURVES, RESULTS, Table, draw
 from tests.paths import ROOT
 
 
@@ -26,4 +26,7 @@ def test_a_picture_is_drawn_beside_its_table(tmp_path):
 
 
 def test_every_picture_has_its_table():
-    assert {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.png")} == set(CHARTS)
+    assert {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.png")} == {
+        *CHARTS,
+        *CURVES,
+    }
