@@ -75,7 +75,7 @@ def test_a_repair_is_shown_and_reported(found, tmp_path):
     assert every.tolist() == [1] * result.scores(clean).changed
     curve = result.calibration(clean, bins=3)
     assert curve["count"].sum() == result.scores(clean).changed
-    assert set(result.weights["kind"]) >= {"frequency", "context", "keep", "typo"}
+    assert set(result.weights["kind"]) >= {"frequency", "key", "witness", "keep", "typo"}
     pytest.importorskip("matplotlib")
     assert result.plot_calibration(clean).axes[0].get_xlabel()
 
