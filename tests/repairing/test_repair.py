@@ -359,3 +359,11 @@ def test_probabilities_of_a_row_are_those_of_all_its_states():
     assert result.frame["city"][0] == next(
         c for z, c in zip(dirty["zip"][1:], dirty["city"][1:], strict=True) if z == dirty["zip"][0]
     )
+
+
+def test_two_shops_in_a_zip_code_are_no_errors(found):
+    """Half the rows of most zip codes name another shop."""
+    result, dirty, _ = found
+    table = read_table(dirty)
+    assert 0 not in keys_of(table, contexts_of(table), [])
+    assert (result.codes[:, 0] == result.table.codes[:, 0]).all()

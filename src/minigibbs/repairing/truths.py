@@ -24,7 +24,7 @@ from minigibbs.repairing.counts import Pairs, joined
 from minigibbs.repairing.dependencies import Context, strong
 from minigibbs.repairing.table import MISSING, Table
 
-_ERRORS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3, 0.4, 0.49)
+_ERRORS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3, 0.4, 0.49)  # the last: no key
 _SPREADS = (8.0, 1e4)  # the last: errors are as frequent in every group
 _COPIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _ROUNDS = 3  # of the search over one setting after another
@@ -183,7 +183,10 @@ def keys_of(
         keys += [
             Key("key", one, model)
             for one, (model, gain, varied) in tried
-            if one not in given and gain > varied + _EVIDENCE and gain >= _NEAR * most
+            if one not in given
+            and model.error < _ERRORS[-1]
+            and gain > varied + _EVIDENCE
+            and gain >= _NEAR * most
         ]
         if keys:
             found[column] = keys
