@@ -8,6 +8,7 @@ from minigibbs.repairing.constraints import Denial, Dependency, read_rules
 from minigibbs.repairing.counts import Pairs
 from minigibbs.repairing.dependencies import contexts_of, strong
 from minigibbs.repairing.table import read_table
+from minigibbs.repairing.truths import Truth, keys_of
 from minigibbs.repairing.typos import similarities
 from minigibbs.system.frames import column_of, frame_like
 
@@ -75,7 +76,7 @@ def test_a_repair_is_shown_and_reported(found, tmp_path):
     assert every.tolist() == [1] * result.scores(clean).changed
     curve = result.calibration(clean, bins=3)
     assert curve["count"].sum() == result.scores(clean).changed
-    assert set(result.weights["kind"]) >= {"frequency", "context", "keep", "typo"}
+    assert set(result.weights["kind"]) >= {"frequency", "key", "witness", "keep", "typo"}
     pytest.importorskip("matplotlib")
     assert result.plot_calibration(clean).axes[0].get_xlabel()
 
@@ -279,3 +280,98 @@ def test_labels_of_one_entity_say_nothing_about_another_one_in_its_city():
     rows = [12 * k for k in (0, 2, 4, 5, 6, 7, 8, 9)]  # one shop per city
     labels = {row: {name: clean[name][row] for name in clean} for row in rows}
     assert mg.repair(dirty, labels=labels, progress=False).scores(clean).f1 == 1.0
+
+
+def reports(items=60, sources=9, wrong=0.25, seed=0):
+    """Return reports of sources about items, of which a share is wrong, and the clean table."""
+    rng = np.random.default_rng(seed)
+    rows = [(s, k) for k in range(items) for s in range(sources)]
+    truth = [f"{rng.integers(1, 24)}:{rng.integers(10, 60)}" for _ in range(items)]
+    clean = {
+        "source": [f"source {s}" for s, _ in rows],
+        "item": [f"item {k}" for _, k in rows],
+        "time": [truth[k] for _, k in rows],
+    }
+    dirty = {name: list(column) for name, column in clean.items()}
+    for row in np.flatnonzero(rng.random(len(rows)) < wrong).tolist():
+        dirty["time"][row] = f"{rng.integers(1, 24)}:{rng.integers(10, 60)}"
+    return dirty, clean
+
+
+def test_rows_about_one_item_have_one_truth():
+    """Independent errors in a quarter of the cells: majorities of nine rows are mostly right."""
+    dirty, clean = reports()
+    result = mg.repair(dirty, progress=False)
+    assert result.scores(clean).f1 > 0.9
+    assert set(result.weights["entry"][result.weights["kind"] == "key"]) == {"item -> time"}
+
+
+def test_a_key_has_one_value_per_group_and_a_mere_predictor_several():
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 40, 800)
+    truth = rng.integers(0, 30, 40)
+    noisy = np.where(rng.random(800) < 0.1, rng.integers(0, 30, 800), truth[group])
+    varied = (truth[group] + rng.integers(0, 4, 800)) % 30
+    table = read_table({"group": group, "noisy": noisy, "varied": varied})
+    keys = keys_of(table, contexts_of(table), [])
+    assert [key.given for key in keys[1]] == [(0,)]
+    assert 0.03 < keys[1][0].model.error < 0.3  # 0.1 * 29/30 in truth
+    assert 2 not in keys  # four values per group, all as frequent
+
+
+def test_groups_follow_their_counts():
+    model = Truth(error=0.1, spread=1e4, copy=100.0)
+    count, total, base = np.array([5, 1, 0]), np.full(3, 6), np.full(3, 0.1)
+    scores = model.scores(count, total, base)
+    # Independent errors: a vote changes the odds by (1 - e) / (e b), here 9 / 0.1.
+    assert scores[0] - scores[1] == pytest.approx(4 * np.log(9 / 0.1), rel=0.1)
+    assert scores[1] > scores[2]
+
+
+def test_a_wrong_key_does_not_change_the_cells_that_depend_on_it():
+    """In rows with another shop's name, zip and city agree with each other: the name is wrong.
+
+    Decided alone, zip and city would be changed to those of the shop that is named.
+    """
+    clean = shops(share=0.0)[1]
+    dirty = {name: list(column) for name, column in clean.items()}
+    rows = list(range(0, 300, 15))
+    for row in rows:
+        shop = int("abcdefghijklmno".index(clean["shop"][row][-1]))
+        dirty["shop"][row] = f"shop {'abcdefghijklmno'[(shop + 3) % 10]}"
+    result = mg.repair(dirty, progress=False)
+    assert list(result.frame["zip"]) == clean["zip"]
+    assert list(result.frame["city"]) == clean["city"]
+    assert (result.suspicion[rows, 0] > 0.5).mean() > 0.9  # two shops may share a zip: no repair
+    assert (np.delete(result.suspicion[:, 0], rows) < 0.5).all()
+
+
+def test_probabilities_of_a_row_are_those_of_all_its_states():
+    """The joint answer of one row equals the sum over the states of its linked cells."""
+    dirty, _ = shops(share=0.0)
+    dirty["shop"][0] = "shop b" if dirty["shop"][0] != "shop b" else "shop c"
+    dirty["city"][0] = None
+    result = mg.repair(dirty, progress=False)
+    some = result.candidates
+    cells = np.flatnonzero(some.row == 0)
+    sums = [result.probability[some.cell == cell].sum() for cell in cells]
+    assert all(0 < one <= 1 + 1e-9 for one in sums)
+    assert result.frame["city"][0] == next(
+        c for z, c in zip(dirty["zip"][1:], dirty["city"][1:], strict=True) if z == dirty["zip"][0]
+    )
+
+
+def test_two_shops_in_a_zip_code_are_no_errors():
+    """Half the rows of every zip code name another shop; some cities have typos."""
+    shop = np.random.default_rng(1).integers(0, 20, 400)
+    rows = {
+        "shop": [f"shop {k}" for k in shop],
+        "zip": [f"{10000 + 7 * (k % 10)}" for k in shop],
+        "city": [f"city {'abcdefghij'[k % 10]}" for k in shop],
+    }
+    for row in range(0, 400, 25):
+        rows["city"][row] = rows["city"][row].replace("city", "cxty")
+    table = read_table(rows)
+    assert set(keys_of(table, contexts_of(table), [])) == {2}
+    result = mg.repair(rows, progress=False)
+    assert (result.codes[:, :2] == result.table.codes[:, :2]).all()

@@ -7,6 +7,7 @@ evidence for its own value.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 
 from minigibbs.repairing.constraints import Denial, Dependency
 from minigibbs.repairing.counts import Pairs, joined
-from minigibbs.repairing.dependencies import Context
+from minigibbs.repairing.dependencies import Context, strong
 from minigibbs.repairing.table import MISSING, Table
+from minigibbs.repairing.truths import Key, Truth
 from minigibbs.repairing.typos import similarities
 
 _PER_CONTEXT = 3  # candidates per context
@@ -24,6 +26,7 @@ _MOST = 12  # maximum number of candidates of a cell, besides its own value
 _FREQUENT = 5  # number of frequent values that are candidates of a missing cell
 _SMOOTH = 0.5  # pseudocount, in rows, of shares
 _ALIKE = 0.5  # similarity above which a value may be a typo of another one
+_RARE = 2  # maximum number of rows of a value that may be a typo
 _MOST_COMPARED = 2_000_000  # maximum number of pairs of texts of a column that are compared
 
 
@@ -38,9 +41,12 @@ class Prior(NamedTuple):
 PRIORS = {
     "frequency": Prior(1.0, 0.5),  # log share of the value in its column
     "context": Prior(0.4, 0.5),  # log ratio of the share given another column
+    "key": Prior(1.0, 0.5),  # log ratio of the probability to be true in a group
     "rule": Prior(1.0, 0.5),  # the same for a stated dependency
+    "witness": Prior(1.0, 0.5),  # its change by the value in the cell
     "violation": Prior(-3.0, 1.5),  # share of partners with which a constraint is violated
     "keep": Prior(3.0, 1.5),  # the cell has this value
+    "swap": Prior(1.0, 0.5),  # log share of the cell's value, as an error that is no typo
     "typo": Prior(3.0, 1.5),  # similarity to the text in the cell
     "vote": Prior(0.0, 1.0),  # a row of the group has this value; one weight per source of rows
 }
@@ -90,6 +96,16 @@ class Candidates:
         return total
 
 
+class Edge(NamedTuple):
+    """A predictor of a column."""
+
+    kind: str  # "context", "key" or "rule"
+    given: tuple[int, ...]
+    model: Truth | None  # of the groups; None for a context
+    column: int
+    share: float  # of its kind's predictors of the column
+
+
 class Votes(NamedTuple):
     """A dependency whose rows vote, and the column that names the source of a row."""
 
@@ -105,6 +121,7 @@ class Featurizer:
     contexts: list[list[Context]]
     rules: list[Dependency | Denial]
     votes: list[Votes]
+    keys: Mapping[int, Sequence[Key]] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
 
     def __post_init__(self) -> None:
@@ -113,18 +130,40 @@ class Featurizer:
             for k, column in enumerate(self.table.codes.T)
         ]
         self._pairs: dict[tuple[tuple[int, ...], int], Pairs] = {}
+        self._tops: dict[tuple[tuple[int, ...], int], tuple[NDArray[np.int64], ...]] = {}
         self._near: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
 
-    def _given(self, column: int) -> list[tuple[str, tuple[int, ...]]]:
-        """Return the predictors of a column, as (kind, columns)."""
-        found: list[tuple[str, tuple[int, ...]]] = [
-            ("context", (one.given,)) for one in self.contexts[column]
+    def edges(self, column: int) -> list[Edge]:
+        """Return the predictors of a column.
+
+        A column that names groups has strong contexts only, and none that depends on its groups:
+        such a context speaks through the dependency.
+        """
+        if column in self.keys:
+            share = 1.0 / len(self.keys[column])
+            return [Edge(*one, column, share) for one in self.keys[column]]
+        contexts = self.contexts[column]
+        named = self.named(column)
+        if named:
+            contexts = [one for one in strong([contexts]) if one.given not in named]
+        return [Edge("context", (one.given,), None, column, 1.0) for one in contexts]
+
+    def _frequent_of(self, column: int, value: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how often values occur in a column."""
+        inside = (value >= 0) & (value < self.table.size(column))
+        return np.where(inside, self._frequent[column][np.where(inside, value, 0)], 0)
+
+    def named(self, column: int) -> list[int]:
+        """Return the columns that depend on the groups of a column."""
+        return [
+            other for other, keys in self.keys.items() if any(k.given == (column,) for k in keys)
         ]
-        for rule in self.rules:
-            if isinstance(rule, Dependency) and rule.column == column:
-                found = [one for one in found if one[1] != rule.given]
-                found.append(("rule", rule.given))
-        return found
+
+    def _proposing(self, column: int) -> list[tuple[int, ...]]:
+        """Return the columns whose values propose candidates."""
+        found = [one.given for one in self.keys.get(column, ())]
+        found += [(one.given,) for one in self.contexts[column]]
+        return list(dict.fromkeys(found))
 
     def _count(self, given: tuple[int, ...], column: int) -> Pairs:
         if (given, column) not in self._pairs:
@@ -185,42 +224,42 @@ class Featurizer:
         if self.table.size(column) < 2 and (cells.codes[rows, column] != MISSING).all():
             return None
         own = cells.codes[rows, column]
-        given = [(kind, one, self._keys(one, context)[rows]) for kind, one in self._given(column)]
+        some = self._proposing(column) if channel else [one.given for one in self.edges(column)]
+        given = [(one, self._keys(one, context)[rows]) for one in some]
         cell, value = self._proposed(column, own, given, channel)
         if not len(cell):
             return None
         mine = own[cell] == value
         add = _Adder()
         name = self.table.names[column]
-        frequent, rows_seen = self._frequent[column], max(int(self._frequent[column].sum()), 1)
-        size = self.table.size(column)
-        inside = value < size
-        count = np.where(inside, frequent[np.where(inside, value, 0)], 0)
-        without = np.maximum(count - mine, 0)
-        novel = max(int((frequent == 1).sum()), 1)  # Good-Turing mass of unseen values
-        base = np.where(without > 0, without, novel) / rows_seen
+        without, base = self.base(column, value, mine)
         add(self.weights.number("frequency", name), np.log(base))
-        for kind, one, keys in given:
-            pairs = self._count(one, column)
-            both = np.maximum(pairs.count(keys[cell], value) - mine, 0)
-            present = (own[cell] != MISSING) & (pairs.count(keys[cell], own[cell]) > 0)
-            other = np.maximum(pairs.singles(keys[cell]) - present, 0)
-            both = np.where(without > 0, both, other)  # for unseen values: other single ones
-            total = np.maximum(pairs.total(keys[cell]) - present, 0)
-            share = (both + _SMOOTH * base) / (total + _SMOOTH)
-            entry = f"{', '.join(self.table.names[k] for k in one)} -> {name}"
-            add(self.weights.number(kind, entry), np.log(share / base))
+        for edge in self.edges(column):
+            keys = self._keys(edge.given, context)[rows]
+            same = keys == self._keys(edge.given, cells)[rows]
+            ratio = self.ratio(edge, keys[cell], same[cell], value, own[cell])
+            add(self.number(edge), edge.share * ratio)
+            if edge.model is not None and channel:
+                add(
+                    self.weights.number("witness", self._entry(edge)),
+                    edge.share * self._witness(edge, keys[cell], same[cell], value, own[cell]),
+                )
         for rule in self.rules:
             if isinstance(rule, Denial) and column in rule.columns():
                 share = rule.violations(context, rows[cell], column, value)
                 add(self.weights.number("violation", rule.source), share)
         if channel:
-            held = mine.astype(np.float64)
-            add(self.weights.number("keep", name), held)
-            add(
-                self.weights.number("typo", "all columns"),
-                self._alike(cells, column, own[cell], value, mine),
-            )
+            alike = self._alike(cells, column, own[cell], value, mine)
+            if column in self.keys:  # a value that other rows have as well is no typo
+                alike[self._frequent_of(column, own[cell]) > _RARE] = 0.0
+            add(self.weights.number("typo", "all columns"), alike)
+            if column not in self.keys:
+                add(self.weights.number("keep", name), mine.astype(np.float64))
+            if column not in self.keys and self.named(column):
+                present = own[cell] != MISSING
+                shown = self.base(column, own[cell], present)[1]
+                swap = np.where(mine | ~present, 0.0, (1.0 - alike) * np.log(shown))
+                add(self.weights.number("swap", name), swap)
         else:
             mine &= without > 0  # values that occur in no other row are mostly errors
         for vote in self.votes:
@@ -228,11 +267,117 @@ class Featurizer:
                 self._vote(vote, context, rows, cell, value, add)
         return Candidates(rows, np.full(len(rows), column), cell, value, mine, *add.arrays())
 
+    def base(
+        self, column: int, value: NDArray[np.int64], mine: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return counts of values in a column without the cell itself, and their shares."""
+        frequent = self._frequent[column]
+        rows = max(int(frequent.sum()), 1)
+        without = np.maximum(self._frequent_of(column, value) - mine, 0)
+        novel = max(int((frequent == 1).sum()), 1)  # Good-Turing mass of unseen values
+        return without, np.where(without > 0, without, novel) / rows
+
+    def ratio(
+        self,
+        edge: Edge,
+        keys: NDArray[np.int64],
+        same: NDArray[np.bool_],
+        value: NDArray[np.int64],
+        own: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Return the log ratio of the probabilities of values in a group and in the column.
+
+        Parameters
+        ----------
+        edge
+            The predictor of the column.
+        keys
+            The groups.
+        same
+            Whether the group is that of the given row, whose cell is not counted.
+        value
+            The values.
+        own
+            The values of the cells, -1 if missing.
+        """
+        pairs = self._count(edge.given, edge.column)
+        mine = own == value
+        without, base = self.base(edge.column, value, mine)
+        present = same & (own != MISSING) & (pairs.count(keys, own) > 0)
+        total = np.maximum(pairs.total(keys) - present, 0)
+        both = np.maximum(pairs.count(keys, value) - (mine & present), 0)
+        if edge.model is None:
+            other = np.maximum(pairs.singles(keys) - present, 0)
+            both = np.where(without > 0, both, other)  # for unseen values: other single ones
+            return np.asarray(np.log((both + _SMOOTH * base) / (total + _SMOOTH) / base))
+        scores = edge.model.scores(both, total, base)
+        rest, norm = np.ones(len(keys)), np.full(len(keys), -np.inf)
+        listed = np.zeros(len(keys), dtype=np.bool_)
+        for leading, count in self._leading(edge, keys):
+            count = count - (present & (leading == own))
+            share = self.base(edge.column, leading, leading == own)[1]
+            held = count > 0
+            rest -= np.where(held, share, 0.0)
+            norm = np.logaddexp(
+                norm, np.where(held, edge.model.scores(count, total, share), -np.inf)
+            )
+            listed |= held & (leading == value)
+        unseen = edge.model.scores(np.zeros_like(total), total, np.maximum(rest, 1e-12))
+        norm = np.logaddexp(norm, unseen)
+        norm = np.where(listed | (both == 0), norm, np.logaddexp(norm, scores))
+        return np.asarray(np.minimum(scores - norm, 0.0) - np.log(base))
+
+    def _leading(
+        self, edge: Edge, keys: NDArray[np.int64]
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Return the most frequent values of groups, as (values, counts), the first ones first."""
+        place = edge.given, edge.column
+        if place not in self._tops:
+            self._tops[place] = self._count(*place).top(_PER_CONTEXT)
+        key, value, count = self._tops[place]
+        if not len(key):
+            return []
+        begin = np.searchsorted(key, keys, side="left")
+        end = np.searchsorted(key, keys, side="right")
+        found = []
+        for number in range(_PER_CONTEXT):
+            at = begin + number
+            inside = at < end
+            at = np.where(inside, at, 0)
+            found.append((np.where(inside, value[at], MISSING), np.where(inside, count[at], 0)))
+        return found
+
+    def _witness(
+        self,
+        edge: Edge,
+        keys: NDArray[np.int64],
+        same: NDArray[np.bool_],
+        value: NDArray[np.int64],
+        own: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Return how the value in a cell changes the log probabilities of its candidates."""
+        assert edge.model is not None
+        pairs, mine, known = self._count(edge.given, edge.column), own == value, own != MISSING
+        without, base = self.base(edge.column, value, mine)
+        present = same & known & (pairs.count(keys, own) > 0)
+        total = np.maximum(pairs.total(keys) - present, 0)
+        count = np.maximum(pairs.count(keys, value) - (mine & present), 0)
+        alone = edge.model.scores(count, total, base)
+        whole = np.where(mine & (without > 0), base * (without + 1) / np.maximum(without, 1), base)
+        return edge.model.scores(count + mine, total + known, whole) - alone
+
+    def number(self, edge: Edge) -> int:
+        """Return the index of the weight of a predictor."""
+        return self.weights.number(edge.kind, self._entry(edge))
+
+    def _entry(self, edge: Edge) -> str:
+        return Dependency(edge.given, edge.column).text(self.table.names)
+
     def _proposed(
         self,
         column: int,
         own: NDArray[np.int64],
-        given: list[tuple[str, tuple[int, ...], NDArray[np.int64]]],
+        given: list[tuple[tuple[int, ...], NDArray[np.int64]]],
         channel: bool,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return candidates as (cell, value), sorted.
@@ -246,7 +391,7 @@ class Featurizer:
             found.append(np.flatnonzero(own != MISSING))
             values.append(own[own != MISSING])
             ranks.append(np.full(len(found[0]), np.inf))
-        for _, one, keys in given:
+        for one, keys in given:
             key, value, count = self._count(one, column).top(_PER_CONTEXT)
             begin = np.searchsorted(key, keys, side="left")
             number = np.where(keys == MISSING, 0, np.searchsorted(key, keys, side="right") - begin)
@@ -289,7 +434,7 @@ class Featurizer:
         """Return pairs of a rare and a similar frequent value, by rare value, and similarities."""
         if column not in self._near:
             frequent = self._frequent[column]
-            rare, often = np.flatnonzero(frequent <= 2), np.flatnonzero(frequent >= 3)
+            rare, often = np.flatnonzero(frequent <= _RARE), np.flatnonzero(frequent > _RARE)
             if len(rare) * len(often) > _MOST_COMPARED:
                 often = often[np.argsort(-frequent[often], kind="stable")]
                 often = np.sort(often[: _MOST_COMPARED // max(len(rare), 1)])

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.factors import Logical
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.inference.infer import infer
 from minigibbs.learning.api import learn
 from minigibbs.repairing.constraints import Denial, Dependency
 from minigibbs.repairing.counts import joined
 from minigibbs.repairing.dependencies import Context, contexts_of, nearly_best, strong
 from minigibbs.repairing.features import PRIORS, Candidates, Featurizer, Votes
+from minigibbs.repairing.joint import probabilities
 from minigibbs.repairing.table import MISSING, Table
+from minigibbs.repairing.truths import keys_of
 
 _TRAINED = 200  # maximum number of cells per column for learning weights without labels
 _MOST_TRAINED = 3000  # maximum number of such cells of all columns
@@ -28,7 +29,6 @@ _PASSES = 2  # passes of `answer`; the second uses repaired cells as context
 _SOUND = 0.1  # largest error rate, by labels, of a column that names groups or sources
 _SOURCES = 200  # maximum number of values of a column that may name sources
 _STEPS = 60
-_CLEAR = 0.999  # probability of a candidate from which a cell counts as certain
 CERTAIN = 0.5  # a cell is changed if another value is at least so probable
 
 
@@ -59,7 +59,7 @@ class Model:
         for number in range(_PASSES):
             found = self.featurizer.candidates(cells, context, self.columns)
             weights = _longer(self.weights, len(self.featurizer.weights.places))
-            probability = probabilities(found, weights)
+            probability = probabilities(self.featurizer, found, weights, cells, context)
             if number + 1 < _PASSES:
                 context = replace(cells, codes=chosen(cells.codes, found, probability))
         return found, probability
@@ -101,12 +101,16 @@ def fit(
     ]
     expanded = _expanded(table, depending, labels)
     votes = _votes(table, depending, expanded, sound)
-    featurizer = Featurizer(known, contexts, rules, votes)
+    keys = keys_of(known, contexts, stated)
+    featurizer = Featurizer(known, contexts, rules, votes, keys)
     rng = np.random.default_rng(seed)
     parts: list[tuple[Candidates, NDArray[np.int64]]] = []
-    supervised = {one.dependency.column for one in votes if expanded}
+    supervised = {one.dependency.column for one in votes if expanded} | set(keys)
+    supervised |= {
+        c for c in range(len(table.names)) if not featurizer.edges(c) and featurizer.named(c)
+    }
     plain = [column for column in columns if column not in supervised]
-    rows = rng.permutation(len(table))[: min(_TRAINED, _MOST_TRAINED // max(len(plain), 1))]
+    rows = rng.permutation(len(table))[: min(_TRAINED, _MOST_TRAINED // max(len(columns), 1))]
     free = featurizer.candidates(known, known, plain, np.sort(rows), channel=False)
     parts.append((free, np.where(free.own, free.cell, -1)))
     if expanded:
@@ -267,32 +271,6 @@ def _learned(
     for kind, used in found.items():
         start[used] = learned.parameters[kind]
     return start
-
-
-def probabilities(found: Candidates, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probability of each candidate.
-
-    Cells are independent given the cells that their features count. `mg.infer` computes the
-    uncertain cells on their graph. Each of the others has one nearly certain candidate.
-    """
-    if not len(found.cell):
-        return np.empty(0)
-    sizes = found.sizes
-    first = np.cumsum(sizes) - sizes
-    inside = np.arange(len(found.cell)) - first[found.cell]
-    scores = found.scores(weights)
-    scores = scores - np.maximum.reduceat(scores, first)[found.cell]
-    shares = np.exp(scores)
-    shares /= np.add.reduceat(shares, first)[found.cell]
-    doubtful = np.maximum.reduceat(shares, first) < _CLEAR
-    if doubtful.any():
-        number = np.cumsum(doubtful) - 1
-        some = doubtful[found.cell]
-        scope, values = number[found.cell[some]][:, None], inside[some][:, None]
-        factors = Logical("and", scope, scores[some], values=values)
-        answer = infer(FactorGraph(sizes[doubtful], [factors]), progress=False)
-        shares[some] = answer.shares.pooled
-    return shares
 
 
 def chosen(
