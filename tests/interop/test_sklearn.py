@@ -269,6 +269,40 @@ def test_the_likelihood_of_a_restricted_machine_sums_to_one():
     assert machine.sample(5).shape == (5, 4)
 
 
+@pytest.mark.parametrize("kind", [BoltzmannMachine, RestrictedBoltzmannMachine])
+def test_log_z_is_that_of_the_stated_fields_and_couplings(kind):
+    rng = np.random.default_rng(0)
+    rows = (rng.random((200, 4)) < [0.1, 0.3, 0.6, 0.9]).astype(int)
+    machine = kind(steps=30, random_state=0).fit(rows)
+    spins = np.array(np.meshgrid(*[[-1, 1]] * 4, indexing="ij")).reshape(4, -1).T
+    if kind is BoltzmannMachine:
+        pairs = 0.5 * np.einsum("ij,jk,ik->i", spins, machine.coupling_, spins)
+        free = spins @ machine.field_ + pairs
+    else:
+        inputs = spins @ machine.components_.T + machine.hidden_field_
+        free = spins @ machine.field_ + np.logaddexp(inputs, -inputs).sum(axis=1)
+    assert machine.log_z_ == pytest.approx(np.log(np.exp(free).sum()), abs=1e-6)
+    assert mg.infer(machine.graph_).log_z == pytest.approx(machine.log_z_, abs=1e-6)
+    found = machine.score_samples((spins + 1) // 2)
+    assert found == pytest.approx(free - machine.log_z_, abs=1e-6)
+
+
+def test_machines_learn_until_they_converge_by_default(monkeypatch):
+    from minigibbs.interop.sklearn import machines
+
+    asked = []
+
+    def watched(*args, **options):
+        asked.append(options.pop("steps"))
+        return mg.learn(*args, steps=2, **options)
+
+    monkeypatch.setattr(machines, "learn", watched)
+    rows = [[0, 1], [1, 0], [1, 1]]
+    BoltzmannMachine(random_state=0).fit(rows)
+    RestrictedBoltzmannMachine(2, random_state=0).fit(rows)
+    assert asked == [None, None]
+
+
 def test_draws_of_wide_machines_come_from_chains(monkeypatch):
     from minigibbs.interop.sklearn import machines
 

@@ -263,9 +263,9 @@ def _replaced(series: Any, rows: NDArray[np.int64], entries: Any) -> Any:
 
     backend, native = series.implementation, series.to_native()
     untyped = series.dtype.is_float() or series.dtype == nw.Unknown  # a column of nulls is Unknown
-    if untyped and isinstance(entries, list) and len(rows) == len(series):
-        if missing_in(as_column(native, "a column")).all():
-            return nw.new_series("", entries, backend=backend)
+    whole = untyped and isinstance(entries, list) and len(rows) == len(series)
+    if whole and missing_in(as_column(native, "a column")).all():
+        return nw.new_series("", entries, backend=backend)
     kind: Any = getattr(native, "dtype", None)
     if backend.is_pyarrow():
         return nw.from_native(_with_entries(native, rows, entries), series_only=True)
