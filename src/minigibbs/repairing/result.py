@@ -324,7 +324,7 @@ class RepairedTable:
             place = np.array([*shared, MISSING], dtype=np.int64)
             for codes, own in zip(found, (truth.codes, self.table.codes, self.codes), strict=True):
                 codes[:, column] = place[own[:, column]]
-            self._warn_of_types(column, *(codes[:, column] for codes in found[:2]), values)
+            self._warn_of_types(column, found[0][:, column], found[1][:, column], values)
         return found[0], found[1], found[2]
 
     def _warn_of_types(

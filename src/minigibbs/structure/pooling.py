@@ -65,7 +65,8 @@ def hidden_by_rare_values(table: Codes) -> list[str]:
     """
     most, note = _FEW, []
     for column, size in enumerate(table.sizes.tolist()):
-        once = np.count_nonzero(np.bincount(table.codes[column], minlength=size + 1)[:size] == 1)
+        counts = np.bincount(table.codes[column], minlength=size + 1)[:size]
+        once = int(np.count_nonzero(counts == 1))
         if once >= most and 2 * once > size and once < 0.5 * table.rows:
             most = once + 1
             note = [
