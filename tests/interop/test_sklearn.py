@@ -65,6 +65,54 @@ def test_cells_are_filled_in_with_exact_posteriors():
                 assert filled[row, k] == imputer.categories_[k][mine.argmax()]
 
 
+def test_missing_numbers_become_the_median_of_their_distribution():
+    """The most probable of 10 bins has 30% of the cells; the median is in one that has 10%."""
+    rng = np.random.default_rng(0)
+    size = np.where(rng.random(2000) < 0.3, 1000.0, rng.integers(0, 700, 2000))
+    rows = np.stack([size, rng.integers(0, 2, 2000)], axis=1).astype(object)
+    rows[0, 0] = None
+    imputer = CategoricalImputer("tree", random_state=0).fit(rows)
+    found = imputer.transform(rows)[0, 0]
+    share = imputer.predict_proba(rows)[0, imputer.slices_["x0"]]
+    assert imputer.categories_[0][share.argmax()] == 1000
+    assert found == pytest.approx(np.median(size), abs=60)  # a bin is about 100 wide
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_one_row_without_text_is_filled(library):
+    """A column without values is one of floats, or of no type: it gets the type of the fit."""
+    module = pytest.importorskip(library)
+    made = module.table if library == "pyarrow" else module.DataFrame
+    whole = {"sky": ["sun", "rain"] * 20, "street": ["dry", "wet"] * 20}
+    imputer = CategoricalImputer(random_state=0).fit(made(whole))
+    empty = np.nan if library == "pandas" else None
+    row = made({"sky": ["sun"], "street": [empty]})
+    assert imputer.transform(row)["street"].to_numpy().tolist() == ["dry"]
+    if library == "pandas":
+        row.index = ["case 7"]
+        assert imputer.transform(row).loc["case 7"].tolist() == ["sun", "dry"]
+        both = module.DataFrame({"sky": [np.nan] * 2, "street": [np.nan] * 2})
+        assert not imputer.transform(both).isna().any().any()
+
+
+def test_arrays_of_floats_and_of_short_text_hold_all_values():
+    rows = np.array([["sun", "dry"], ["rain", "wet"]] * 20, dtype=object)
+    imputer = CategoricalImputer(random_state=0).fit(rows)
+    assert set(imputer.transform(np.full((1, 2), np.nan))[0]) <= {"sun", "rain", "dry", "wet"}
+    towns = np.array([["1", "Rome"], ["2", "Madrid"]] * 20)
+    repairer = TableRepairer().fit(towns)
+    assert repairer.transform(np.array([["2", "Madr"]]))[0].tolist() == ["2", "Madrid"]
+
+
+def test_values_that_did_not_occur_in_the_fit_count_as_missing():
+    rows = np.array([["sun", "dry"], ["rain", "wet"]] * 20, dtype=object)
+    imputer = CategoricalImputer(random_state=0).fit(rows)
+    strange = np.array([["fog", None], [None, None]], dtype=object)
+    assert imputer.transform(strange)[0, 0] == "fog"
+    shares = imputer.predict_proba(strange)
+    assert shares[0] == pytest.approx(shares[1])
+
+
 def test_draws_for_multiple_imputation_follow_the_posterior():
     """The share of a value among 300 draws is within 4.5 deviations: 7 in a million fail."""
     _, holes = weather(200)
@@ -219,6 +267,40 @@ def test_the_likelihood_of_a_restricted_machine_sums_to_one():
     assert machine.transform(rows).shape == (100, 3)
     assert machine.get_feature_names_out().tolist()[0] == "restrictedboltzmannmachine0"
     assert machine.sample(5).shape == (5, 4)
+
+
+@pytest.mark.parametrize("kind", [BoltzmannMachine, RestrictedBoltzmannMachine])
+def test_log_z_is_that_of_the_stated_fields_and_couplings(kind):
+    rng = np.random.default_rng(0)
+    rows = (rng.random((200, 4)) < [0.1, 0.3, 0.6, 0.9]).astype(int)
+    machine = kind(steps=30, random_state=0).fit(rows)
+    spins = np.array(np.meshgrid(*[[-1, 1]] * 4, indexing="ij")).reshape(4, -1).T
+    if kind is BoltzmannMachine:
+        pairs = 0.5 * np.einsum("ij,jk,ik->i", spins, machine.coupling_, spins)
+        free = spins @ machine.field_ + pairs
+    else:
+        inputs = spins @ machine.components_.T + machine.hidden_field_
+        free = spins @ machine.field_ + np.logaddexp(inputs, -inputs).sum(axis=1)
+    assert machine.log_z_ == pytest.approx(np.log(np.exp(free).sum()), abs=1e-6)
+    assert mg.infer(machine.graph_).log_z == pytest.approx(machine.log_z_, abs=1e-6)
+    found = machine.score_samples((spins + 1) // 2)
+    assert found == pytest.approx(free - machine.log_z_, abs=1e-6)
+
+
+def test_machines_learn_until_they_converge_by_default(monkeypatch):
+    from minigibbs.interop.sklearn import machines
+
+    asked = []
+
+    def watched(*args, **options):
+        asked.append(options.pop("steps"))
+        return mg.learn(*args, steps=2, **options)
+
+    monkeypatch.setattr(machines, "learn", watched)
+    rows = [[0, 1], [1, 0], [1, 1]]
+    BoltzmannMachine(random_state=0).fit(rows)
+    RestrictedBoltzmannMachine(2, random_state=0).fit(rows)
+    assert asked == [None, None]
 
 
 def test_draws_of_wide_machines_come_from_chains(monkeypatch):

@@ -128,6 +128,7 @@ def test_violations_count_partners():
         ("t1&t2&SAME(t1.zip,t2.zip)", "expected a predicate such as"),
         ("t1&EQ(t1.zip)", "expected a predicate such as"),
         ("t1&EQ(t3.zip,t1.zip)", "expected t1.column, t2.column"),
+        ("zip => city", "A dependency is written 'zip -> city'"),
         ("t1&t2", "expected predicates, or columns -> column"),
     ],
 )
@@ -221,6 +222,7 @@ def test_columns_of_many_categories_are_counted_not_compared():
         (lambda: mg.repair({"a": [1]}, certainty=0.0), "certainty must be above 0"),
         (lambda: mg.repair({"a": [1]}, columns=["b"]), "no column 'b'"),
         (lambda: mg.repair([1, 2]), "expected columns by name"),
+        (lambda: mg.repair("a.csv"), r"got str. Read the file first: pandas.read_csv\(path\)"),
     ],
 )
 def test_bad_tables_are_refused(call, message):
@@ -375,3 +377,53 @@ def test_two_shops_in_a_zip_code_are_no_errors():
     assert set(keys_of(table, contexts_of(table), [])) == {2}
     result = mg.repair(rows, progress=False)
     assert (result.codes[:, :2] == result.table.codes[:, :2]).all()
+
+
+def test_numbers_and_their_texts_are_one_value():
+    """One typo makes pandas read a column of numbers as text; the true column stays numbers."""
+    dirty, clean = shops()
+    numbers = {**clean, "zip": [int(cell) for cell in clean["zip"]]}
+    found = mg.repair(dirty)
+    assert found.scores(numbers) == found.scores(clean)
+    as_floats = {**clean, "zip": [float(cell) for cell in clean["zip"]]}
+    assert found.scores(as_floats) == found.scores(clean)
+
+
+def test_text_that_begins_with_zeros_is_not_a_number():
+    dirty, clean = shops()
+    zeros = [{**one, "zip": [f"0{cell}" for cell in one["zip"]]} for one in (dirty, clean)]
+    found = mg.repair(zeros[0])
+    numbers = {**clean, "zip": [int(cell) for cell in clean["zip"]]}
+    with pytest.warns(UserWarning, match="column 'zip' is text in one table .* dtype=str"):
+        assert found.scores(numbers, columns=["zip"]).f1 < 0.1
+    assert found.scores(zeros[1]).f1 > 0.9
+
+
+def test_scores_count_the_repaired_columns_and_tell_repairs_from_fills(found):
+    dirty, clean = shops()
+    whole, truth = found[0], {**clean, "shop": ["?"] * 300}
+    holes = {**dirty, "city": [None if r % 50 == 0 else c for r, c in enumerate(dirty["city"])]}
+    result = mg.repair(holes, columns=["zip", "city"])
+    assert result.scores(truth) == result.scores(clean)  # "shop" was not repaired
+    parts = [result.scores(clean, cells=which) for which in ("present", "missing")]
+    every = result.scores(clean)
+    assert sum(part.changed for part in parts) == every.changed
+    assert sum(part.wrong for part in parts) == every.wrong
+    assert parts[1].changed == 6
+    assert result.scores(clean, columns=["zip"]).wrong < every.wrong
+    assert whole.scores(truth).wrong > 300  # all columns were repaired
+    with pytest.raises(mg.LearnError, match="cells must be one of all, present, missing"):
+        result.scores(clean, cells="filled")
+
+
+def test_calibration_of_all_cells_counts_those_that_stay(found):
+    result, _, clean = found
+    every = result.calibration(clean, bins=5, cells="all")
+    assert every["count"].sum() == 900
+    wrong = ((1 - every["right"]) * every["count"]).sum()
+    after = result.frame
+    assert wrong == pytest.approx(
+        sum(a != b for name in clean for a, b in zip(after[name], clean[name], strict=True))
+    )
+    with pytest.raises(mg.LearnError, match='cells must be "changed" or "all"'):
+        result.calibration(clean, cells="present")

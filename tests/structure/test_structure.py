@@ -3,12 +3,16 @@
 import itertools
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.structure import hill_climbing
 from minigibbs.structure.equivalence import class_distance, compelled
+from minigibbs.structure.pooling import pooled
+from minigibbs.structure.table import read_table
 from tests.structure.models import draw, edges_of, hidden, network, planted
 
 
@@ -312,3 +316,68 @@ def test_relative_frequencies_without_a_prior():
     rows = np.array([[0, 0]] * 30 + [[1, 1]] * 70)
     _, table = learn(rows, pseudocount=0.0).conditional("x1")
     assert table.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def misspelled(rows, share, seed=0):
+    """Return labels of two-valued columns; a share of the cells has a typo that occurs once."""
+    texts = np.where(np.asarray(rows) > 0, "yes", "no").astype(object)
+    typos = np.argwhere(np.random.default_rng(seed).random(texts.shape) < share)
+    for number, (row, column) in enumerate(typos.tolist()):
+        texts[row, column] += f"~{number}"
+    return texts
+
+
+@pytest.mark.parametrize("method", ["tree", "network"])
+def test_rare_typos_hide_no_dependency(method):
+    """With 30 to 50 typos per column, BIC would charge about 5,000 for each of the four edges."""
+    rows = chain()
+    dirty = misspelled(rows, 0.02)
+    found = learn(dirty, method, restarts=1)
+    assert skeleton(found) == {(k, k + 1) for k in range(4)}
+    assert len(found.graph.domains.values(0)) > 20  # the fitted tables have all values
+    dirty[::20, 3] = None
+    assert skeleton(learn(dirty, method, restarts=1)) == {(k, k + 1) for k in range(4)}
+
+
+def test_the_score_of_pooled_values_is_that_of_a_model_of_the_table():
+    """Columns without an edge have the same BIC with and without pools."""
+    rng = np.random.default_rng(3)
+    rows = misspelled(rng.integers(0, 2, (1000, 2)), 0.02)
+    with pytest.warns(UserWarning, match="no column depends on another one"):
+        found = learn(rows, "network", forbidden=[("x0", "x1"), ("x1", "x0")])
+    wanted = 0.0
+    for column in rows.T:
+        counts = np.unique(column, return_counts=True)[1]
+        wanted += (counts * np.log(counts / 1000)).sum() - 0.5 * np.log(1000) * (len(counts) - 1)
+    assert found.score == pytest.approx(wanted)
+
+
+def test_tables_without_rare_values_are_not_changed():
+    table = read_table(chain(), None)
+    assert pooled(table) == (table, 0.0)
+    one = chain().astype(object)
+    one[7, 2] = "rare"
+    table = read_table(one, None)
+    assert pooled(table)[0] is table  # a pool of one value is that value
+
+
+def test_families_are_limited_by_all_values_of_their_columns(monkeypatch):
+    """Pooled tables are small, but the fitted table of a column with two parents would not be."""
+    rows = np.random.default_rng(5).integers(0, 2, (1000, 3))
+    rows[:, 2] = rows[:, 0] & rows[:, 1]
+    dirty = misspelled(rows, 0.05)
+    assert edges_of(learn(dirty, "network", restarts=0)).sum(axis=0).max() == 2
+    monkeypatch.setattr(hill_climbing, "MOST_CELLS", 100 * 100)  # each column has 40 to 60 values
+    assert edges_of(learn(dirty, "network", restarts=0)).sum(axis=0).max() == 1
+
+
+def test_values_that_occur_once_are_named_if_no_column_depends_on_another():
+    rows = np.random.default_rng(4).integers(0, 2, (400, 2))
+    dirty = misspelled(rows, 0.05)
+    dirty[:, 1] = rows[:, 1].astype(str)
+    with pytest.warns(UserWarning, match="no column depends on another one: .* values of 'x0'"):
+        found = learn(dirty)
+    assert "mg.repair" in found.warnings[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not learn(rows.astype(str)).edges

@@ -187,7 +187,8 @@ def _denial(line: str, table: Table) -> Dependency | Denial:
         sides = _split(match.group(2)) if match else []
         if match is None or len(sides) != 2:
             raise LearnError(
-                f"constraint {line!r}: expected a predicate such as EQ(t1.zip,t2.zip), got {part!r}"
+                f"constraint {line!r}: expected a predicate such as EQ(t1.zip,t2.zip), got "
+                f"{part!r}. A dependency is written 'zip -> city'"
             )
         left, right = (_operand(side, line, table) for side in sides)
         predicates.append(Predicate(match.group(1), left, right))

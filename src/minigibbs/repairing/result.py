@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from minigibbs.system.frames import column_of, frame_like, names_of, with_cells
 from minigibbs.system.text import printable
 
 _SHOWN = 12
+_CELLS = ("all", "present", "missing")
+_MOSTLY = 0.5  # share of different cells that suggests different types
 _LISTED = 1000  # maximum number of cells on an HTML page
 
 
@@ -132,7 +135,10 @@ class RepairedTable:
 
     @cached_property
     def certainty(self) -> NDArray[np.float64]:
-        """[row, column] the probability of each cell's value after the repair."""
+        """[row, column] the probability of each cell's value after the repair.
+
+        Too low for cells that stay where several values fit a row equally well.
+        """
         found = np.ones(self.table.codes.shape)
         some = self.candidates
         chosen = some.value == self.codes[some.row, some.column][some.cell]
@@ -145,7 +151,11 @@ class RepairedTable:
 
     @property
     def suspicion(self) -> NDArray[np.float64]:
-        """[row, column] the probability that each given cell is wrong; 1 if missing."""
+        """[row, column] the probability that each given cell is wrong; 1 if missing.
+
+        It ranks cells. It is too high where several values fit a row equally well: `calibration`
+        with `cells="all"` measures by how much.
+        """
         found = (self.table.codes == MISSING).astype(np.float64)
         some = self.candidates
         own = np.bincount(some.cell, self.probability * some.own, minlength=len(some.row))
@@ -177,13 +187,23 @@ class RepairedTable:
             },
         )
 
-    def scores(self, clean: Any) -> Scores:
+    def scores(
+        self, clean: Any, columns: Sequence[str] | None = None, cells: str = "all"
+    ) -> Scores:
         """Compute precision, recall and F1 against the true table.
+
+        Numbers are compared with their texts: 10115 and "10115" are one value.
 
         Parameters
         ----------
         clean : frame
             The true table, with the same rows and columns.
+        columns : list of str, optional
+            The columns to score. By default those whose cells may be wrong (`columns=` of
+            `mg.repair`), and those with labels.
+        cells : {"all", "present", "missing"}, default "all"
+            "present": only cells that had a value, which measures repairs. "missing": only cells
+            that had none, which measures how they were filled.
 
         Returns
         -------
@@ -195,16 +215,28 @@ class RepairedTable:
         LearnError
             If the rows or columns differ.
         """
-        truth, before, after = self._against(clean)
-        changed, wrong = after != before, before != truth
+        some = self._scored(columns)
+        if cells not in _CELLS:
+            raise LearnError(f"cells must be one of {', '.join(_CELLS)}; got {cells!r}")
+        truth, before, after = (codes[:, some] for codes in self._against(clean))
+        counted = np.ones(before.shape, dtype=np.bool_)
+        if cells != "all":
+            counted = (before == MISSING) == (cells == "missing")
+        changed, wrong = (after != before) & counted, (before != truth) & counted
         right = int((changed & (after == truth)).sum())
         precision = right / max(int(changed.sum()), 1)
         recall = right / max(int(wrong.sum()), 1)
         f1 = 2 * precision * recall / max(precision + recall, 1e-12)
         return Scores(precision, recall, f1, int(changed.sum()), int(wrong.sum()))
 
-    def calibration(self, clean: Any, bins: int = 10) -> Any:
-        """Compare the predicted probabilities of changed cells with the share that is right.
+    def _scored(self, columns: Sequence[str] | None = None) -> list[int]:
+        """Return the numbers of the columns to score."""
+        if columns is not None:
+            return [self.table.index(name, "columns") for name in columns]
+        return sorted({*self.model.columns, *(column for _, column in self.labels)})
+
+    def calibration(self, clean: Any, bins: int = 10, cells: str = "changed") -> Any:
+        """Compare the predicted probabilities of cells with the share that is right.
 
         Parameters
         ----------
@@ -212,6 +244,8 @@ class RepairedTable:
             The true table, with the same rows and columns.
         bins : int, default 10
             Number of bins, of equal counts.
+        cells : {"changed", "all"}, default "changed"
+            The changed cells, or all cells of the columns that `scores` counts.
 
         Returns
         -------
@@ -225,9 +259,13 @@ class RepairedTable:
         """
         if bins < 1:
             raise LearnError(f"bins must be at least 1, got {bins}")
+        if cells not in ("changed", "all"):
+            raise LearnError(f'cells must be "changed" or "all", got {cells!r}')
         truth, before, after = self._against(clean)
-        changed = after != before
-        stated, right = self.certainty[changed], (after == truth)[changed]
+        counted = after != before
+        if cells == "all":
+            counted[:, self._scored()] = True
+        stated, right = self.certainty[counted], (after == truth)[counted]
         order = np.argsort(stated, kind="stable")
         parts = np.array_split(order, min(bins, len(order))) if len(order) else []
         return frame_like(
@@ -275,11 +313,39 @@ class RepairedTable:
     def _against(
         self, clean: Any
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return codes of the truth, of the table and of its repair."""
+        """Return codes of the truth, of the table and of its repair; equal texts have one code."""
         truth = self.table.read(clean, "clean")
         if len(truth) != len(self.table):
             raise LearnError(f"clean must have {len(self.table):,} rows, got {len(truth):,}")
-        return truth.codes, self.table.codes, self.codes
+        found = tuple(np.empty_like(truth.codes) for _ in range(3))
+        for column, values in enumerate(truth.values):
+            number: dict[Any, int] = {}
+            shared = [number.setdefault(_canonical(value), len(number)) for value in values]
+            place = np.array([*shared, MISSING], dtype=np.int64)
+            for codes, own in zip(found, (truth.codes, self.table.codes, self.codes), strict=True):
+                codes[:, column] = place[own[:, column]]
+            self._warn_of_types(column, found[0][:, column], found[1][:, column], values)
+        return found[0], found[1], found[2]
+
+    def _warn_of_types(
+        self,
+        column: int,
+        truth: NDArray[np.int64],
+        before: NDArray[np.int64],
+        values: tuple[Any, ...],
+    ) -> None:
+        """Warn of a column that is text in one table and numbers in the other, and differs."""
+        present = (truth != MISSING) & (before != MISSING)
+        if not present.any() or np.mean(truth[present] != before[present]) < _MOSTLY:
+            return
+        own = {isinstance(value, str) for value in self.table.values[column]}
+        if {isinstance(value, str) for value in values} != own:
+            warnings.warn(
+                f"clean: column {self.table.names[column]!r} is text in one table and numbers in "
+                "the other, and most cells differ, as 01067 and 1067 do. Read both tables as text, "
+                "such as pandas.read_csv(path, dtype=str)",
+                stacklevel=4,
+            )
 
     def entries(self, column: int, codes: NDArray[np.int64]) -> list[Any]:
         """The values of codes of a column; None for a missing cell."""
@@ -345,12 +411,13 @@ class RepairedTable:
         found: list[list[object]] = [[one, f"{share:.2f}"] for one, share in self.dependencies]
         parts += [element("h2", "Dependencies found"), table(["dependency", "explains"], found)]
         if clean is not None:
-            got = self.scores(clean)
             parts.append(element("h2", "Against the truth"))
+            got = [self.scores(clean, cells=which) for which in _CELLS]
             numbers: list[list[object]] = [
-                [name, f"{getattr(got, name):.3f}"] for name in ("precision", "recall", "f1")
+                [name, *(f"{getattr(one, name):.3f}" for one in got)]
+                for name in ("precision", "recall", "f1")
             ]
-            parts.append(table(["score", "value"], numbers))
+            parts.append(table(["score", "all cells", "repaired", "filled"], numbers))
             curve = self.calibration(clean)
             columns = [
                 column_of(curve, name).tolist() for name in ("probability", "right", "count")
@@ -368,6 +435,17 @@ class RepairedTable:
         top = best(self.candidates, self.probability)
         codes[self.candidates.row, self.candidates.column] = self.candidates.value[top]
         return codes
+
+
+def _canonical(value: Any) -> Any:
+    """Return a value as text if it is a number, so that 7, 7.0 and "7" are equal.
+
+    >>> _canonical(7.0), _canonical(0.5), _canonical("07")
+    ('7', '0.5', '07')
+    """
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, int | float) else value
 
 
 def _objects(entries: list[Any]) -> NDArray[Any]:

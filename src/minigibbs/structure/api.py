@@ -21,11 +21,12 @@ from minigibbs.structure.bootstrap import confidences
 from minigibbs.structure.chow_liu import chow_liu
 from minigibbs.structure.completion import Completion
 from minigibbs.structure.conditionals import conditional_tables, network_graph
-from minigibbs.structure.counting import Counter, Scoring
+from minigibbs.structure.counting import MOST_CELLS, Counter, Scoring
 from minigibbs.structure.equivalence import compelled
 from minigibbs.structure.hill_climbing import hill_climbing
 from minigibbs.structure.learned import Learned, Rules
 from minigibbs.structure.pairwise import pairwise, pairwise_graph
+from minigibbs.structure.pooling import hidden_by_rare_values, pooled
 from minigibbs.structure.scores import BIC, SCORES
 from minigibbs.structure.structure import Edge, Structure
 from minigibbs.structure.table import Codes, read_table
@@ -140,6 +141,10 @@ def learn_structure(
     round draws the missing cells from the current model, given the present cells, and learns again.
     Both approaches assume that cells are missing at random.
 
+    With score="bic", values of a column that occur fewer than log2(rows) / 2 times share one code
+    while the structure is searched, so that typos do not hide dependencies. The fitted tables have
+    all values.
+
     Examples
     --------
     >>> import minigibbs as mg
@@ -190,6 +195,8 @@ def learn_structure(
         notes.append(f"the search was cut short ({learned.ended}): give more time")
     if made < bootstrap:
         notes.append(f"only {made} of {bootstrap} bootstrap replicates were made: give more time")
+    if not learned.edges:
+        notes += hidden_by_rare_values(table)
     for note in notes[len(table.notes) :]:
         warn(note)
     return Structure(
@@ -246,9 +253,14 @@ class _Task:
         self, table: Codes, rules: Rules, threads: int | None
     ) -> tuple[Learned, FactorGraph, Tables]:
         """Learn a tree; every pair is counted in the rows where both cells are present."""
+        few, _ = self._pooled(table)
+        if few is not table:  # the fitted tables have all values
+            fits = np.outer(table.sizes, table.sizes.astype(np.float64)) <= MOST_CELLS
+            rules = replace(rules, allowed=rules.allowed & fits)
+        with closing(Counter(few.codes, _counted(few), threads)) as counter:
+            learned = chow_liu(counter, few.sizes, self.kind, rules)
+        parents = learned.parents(table.columns)
         with closing(Counter(table.codes, _counted(table), threads)) as counter:
-            learned = chow_liu(counter, table.sizes, self.kind, rules)
-            parents = learned.parents(table.columns)
             found = conditional_tables(counter, table.sizes, parents, self.pseudocount)
         tables = list(zip(parents, found, strict=True))
         return learned, network_graph(table.domains, parents, found), tables
@@ -283,8 +295,16 @@ class _Task:
         """Learn a network by hill climbing."""
         scoring = Scoring(self.kind, float(self.strength), table.rows)
         first = None if start is None else start.matrix(table.columns)
-        with closing(Counter(table.codes, table.sizes, threads)) as counter:
-            return hill_climbing(counter, scoring, rules, self.tabu, rounds, rng, watch, first)
+        few, score = self._pooled(table)
+        with closing(Counter(few.codes, few.sizes, threads)) as counter:
+            learned = hill_climbing(
+                counter, scoring, rules, self.tabu, rounds, rng, watch, first, table.sizes
+            )
+        return replace(learned, score=learned.score + score)
+
+    def _pooled(self, table: Codes) -> tuple[Codes, float]:
+        """Return the table whose structure is scored, and the score of its pools of rare values."""
+        return pooled(table) if self.kind == BIC else (table, 0.0)
 
     def _fitted(
         self, table: Codes, learned: Learned, threads: int | None, more: float = 0.0

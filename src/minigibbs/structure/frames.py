@@ -11,6 +11,7 @@ from minigibbs.errors import LearnError
 from minigibbs.system import memory
 from minigibbs.system.arrays import to_numpy
 from minigibbs.system.frames import (
+    advice_on_paths,
     as_column,
     column_of,
     has_columns,
@@ -76,7 +77,8 @@ def _read_array(frame: Any) -> dict[str, Column]:
     except (ValueError, TypeError):
         raise LearnError(f"{rule}; got {type(frame).__name__}") from None
     if array.ndim != 2:
-        raise LearnError(f"{rule}; got an array of {array.ndim} dimensions")
+        advice = advice_on_paths(frame)
+        raise LearnError(f"{rule}; got an array of {array.ndim} dimensions{advice}")
     rows, columns = array.shape
     memory.require(
         _CELL_BYTES * float(rows) * columns + _PAIR_BYTES * float(columns) ** 2,

@@ -74,6 +74,8 @@ class Search:
         Random generator for the marks.
     watch : Watch
         The deadline and the signals of the call.
+    values : array or None
+        Number of values per column of the tables that are fitted later, if rare values are pooled.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class Search:
         rules: Rules,
         rng: np.random.Generator,
         watch: Watch,
+        values: NDArray[np.int64] | None = None,
     ) -> None:
         self.counter, self.scoring, self.rules, self.watch = counter, scoring, rules, watch
+        self.values = (counter.sizes if values is None else values).astype(np.float64)
         columns = counter.columns
         self.free = counter.sizes > 1  # an edge to or from a constant column changes nothing
         self.allowed = rules.allowed & ~np.eye(columns, dtype=np.bool_)
@@ -108,7 +112,7 @@ class Search:
         if _trace(self.walk) < columns:
             raise LearnError("required: the edges must not form a cycle")
         for child in np.flatnonzero(rules.required.any(axis=0)).tolist():
-            cells = counter.cells([child, *np.flatnonzero(rules.required[:, child]).tolist()])
+            cells = self.values[child] * self.values[rules.required[:, child]].prod()
             if cells > MOST_CELLS:
                 raise LearnError(
                     f"required: the table of a column and its parents has {cells:.3g} cells; at "
@@ -150,7 +154,8 @@ class Search:
         column, most = self.walk.edge[:, child], self.rules.max_parents
         parents = np.flatnonzero(column)
         if most is None or len(parents) < most:
-            candidates = np.flatnonzero(self.allowed[:, child] & ~column)
+            cells = self.values[child] * self.values[parents].prod() * self.values
+            candidates = np.flatnonzero(self.allowed[:, child] & ~column & (cells <= MOST_CELLS))
         else:
             candidates = parents[:0]
         own, add, drop = self.counter.scores(child, parents.tolist(), candidates, self.scoring)
@@ -195,6 +200,7 @@ def hill_climbing(
     rng: np.random.Generator,
     watch: Watch,
     start: NDArray[np.bool_] | None = None,
+    values: NDArray[np.int64] | None = None,
 ) -> Learned:
     """Return the best network found.
 
@@ -214,8 +220,10 @@ def hill_climbing(
         The deadline and the signals of the call.
     start : array or None
         [parent, child] the first network; by default only the required edges.
+    values : array or None
+        Number of values per column of the tables that are fitted later, if rare values are pooled.
     """
-    search = Search(counter, scoring, rules, rng, watch)
+    search = Search(counter, scoring, rules, rng, watch, values)
     if start is not None:
         search.load(start | rules.required)
     level = search.climb(tabu)

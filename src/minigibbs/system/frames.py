@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from itertools import repeat
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,20 @@ def names_of(
     if fields is not None:
         return list(fields)
     if not _is_frame(frame):
-        raise error(f"{where}: expected columns by name, got {type(frame).__name__}")
+        what = f"{type(frame).__name__}{advice_on_paths(frame)}"
+        raise error(f"{where}: expected columns by name, got {what}")
     return list(_narwhal(frame, where, error).columns)
+
+
+def advice_on_paths(given: Any) -> str:
+    """Return what to do with the name of a file that was given instead of a table.
+
+    >>> advice_on_paths("rows.csv")
+    '. Read the file first: pandas.read_csv(path), with dtype=str for mg.repair'
+    """
+    if not isinstance(given, str | PathLike):
+        return ""
+    return ". Read the file first: pandas.read_csv(path), with dtype=str for mg.repair"
 
 
 def column_of(
@@ -241,10 +254,18 @@ def with_cells(
 
 
 def _replaced(series: Any, rows: NDArray[np.int64], entries: Any) -> Any:
-    """Return a series of narwhals with other entries in some rows, and of the same type."""
+    """Return a series of narwhals with other entries in some rows, and of the same type.
+
+    A series without any value gets the type of the entries: one row of missing text is read as a
+    column of floats by pandas.
+    """
     import narwhals.stable.v2 as nw
 
     backend, native = series.implementation, series.to_native()
+    untyped = series.dtype.is_float() or series.dtype == nw.Unknown  # a column of nulls is Unknown
+    whole = untyped and isinstance(entries, list) and len(rows) == len(series)
+    if whole and missing_in(as_column(native, "a column")).all():
+        return nw.new_series("", entries, backend=backend)
     kind: Any = getattr(native, "dtype", None)
     if backend.is_pyarrow():
         return nw.from_native(_with_entries(native, rows, entries), series_only=True)

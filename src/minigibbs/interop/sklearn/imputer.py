@@ -34,6 +34,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.frames import missing_in
 
 _CHUNK = 2**22  # marginal probabilities that are computed at a time
+_ROUNDING = 1e-9  # of a cumulative probability
 _HEADER = 128  # bytes of an array without its content
 _WARM, _SWEEPS = 20, 200  # sweeps of chains, if exact inference is too large
 
@@ -56,7 +57,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The model, as in `mg.learn_structure`.
     bins : int, default 10
         Number of quantile bins of numeric columns with more than 20 distinct numbers. A missing
-        number becomes the median of its bin.
+        number becomes the median of its distribution: the median of the bin in which it is.
     pseudocount : float, default 5.0
         The total weight of the prior of a conditional table.
     max_categories : int, default 1000
@@ -185,7 +186,11 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """Fill missing cells with their most probable values; return a table of the type of `X`.
+        """Fill missing cells; return a table of the type of `X`.
+
+        A cell gets its most probable value. In a binned column of numbers it gets the median of its
+        distribution. A value that did not occur in `fit` is kept, and counts as missing where other
+        cells of its row are filled.
 
         Parameters
         ----------
@@ -199,10 +204,25 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         given, codes, missing = self._encoded(X)
         best: NDArray[np.int64] = np.zeros(codes.shape, dtype=np.int64)
-        rows = np.flatnonzero(missing.any(axis=1))
+        rows, binned = np.flatnonzero(missing.any(axis=1)), self._binned()
         for some, shares in self._marginals(codes[rows]):
-            best[rows[some]] = np.stack([one.argmax(axis=1) for one in shares], axis=1)
+            best[rows[some]] = np.stack(
+                [
+                    (np.cumsum(one, axis=1) >= 0.5 - _ROUNDING).argmax(axis=1)
+                    if column in binned
+                    else one.argmax(axis=1)
+                    for column, one in enumerate(shares)
+                ],
+                axis=1,
+            )
         return self._filled(given, best, missing)
+
+    def _binned(self) -> set[int]:
+        """Return the modeled columns that have bins."""
+        codes = None if self.structure_ is None else self.structure_.codes
+        if codes is None:
+            return set()
+        return {k for k, reading in enumerate(codes.readings) if reading.cuts is not None}
 
     @available_if(_has_dense_cells)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803

@@ -41,7 +41,7 @@ _PAIR_BYTES = 100  # per pair of a visible and a hidden unit
 class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of both machines: graphs of spins with fields h and couplings J."""
 
-    steps: int
+    steps: int | None
     method: str
     l2: float
     threshold: float
@@ -71,16 +71,19 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed,
             progress=False,
         )
-        self.fit_, self.graph_ = fit, fit.graph
-        answer = infer(fit.graph, self.log_z_time, seed=seed, progress=False)
+        table = fit.parameters["field"]  # a constant per unit changes log Z alone
+        centered = table - table.mean(axis=1, keepdims=True)
+        self.fit_, self.graph_ = fit, fit.graph.with_parameters({"field": centered})
+        answer = infer(self.graph_, self.log_z_time, seed=seed, progress=False)
         self.log_z_ = float("nan") if answer.log_z is None else float(answer.log_z)
         error = answer.log_z_error
         self.log_z_error_ = float("nan") if error is None else float(error)
 
     def log_likelihood(self, X: Any) -> tuple[float, float]:  # noqa: N803
-        """Compute the mean log-likelihood of rows, and its standard error.
+        """Compute the mean log-likelihood of rows, and the standard error of log Z.
 
-        The error is that of log Z; it is 0 if log Z is exact.
+        The error does not include the spread of the rows, which adds
+        `score_samples(X).std() / sqrt(len(X))` for the mean of the population.
 
         Parameters
         ----------
@@ -191,8 +194,9 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
     ----------
     method : {"pcd", "cd", "pseudo", "exact"}, default "pcd"
         The learning method, as in `mg.learn`.
-    steps : int, default 500
-        Maximum number of gradient steps.
+    steps : int, optional
+        Maximum number of gradient steps. By default as in `mg.learn`: up to 4,000 steps, until the
+        parameters have converged.
     l2 : float, default 0.001
         Coefficient of the penalty l2 / 2 * value**2.
     threshold : float, default 0.5
@@ -209,7 +213,8 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
     field_ : array
         [column] h.
     log_z_, log_z_error_ : float
-        Log Z and its standard error, which is 0 if log Z is exact.
+        Log Z of these couplings and fields, and of `graph_`; its standard error is 0 if log Z is
+        exact.
     graph_ : FactorGraph
         The model.
 
@@ -227,7 +232,7 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
         self,
         *,
         method: str = "pcd",
-        steps: int = 500,
+        steps: int | None = None,
         l2: float = 1e-3,
         threshold: float = 0.5,
         log_z_time: str | float = "10s",
@@ -264,7 +269,6 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
         self._fit(FactorGraph([2] * count, factors), rows)
         table = self.fit_.parameters["field"]
         self.field_ = (table[:, 1] - table[:, 0]) / 2
-        self._offset = float(table.mean(axis=1).sum())
         self.coupling_ = np.zeros((count, count))
         if len(i):
             self.coupling_[i, j] = self.coupling_[j, i] = self.fit_.parameters["coupling"]
@@ -291,7 +295,7 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
     def _free(self, rows: NDArray[np.int8]) -> NDArray[np.float64]:
         spins = 2.0 * rows - 1.0
         pairs = 0.5 * np.einsum("ij,ij->i", spins @ self.coupling_, spins)
-        found: NDArray[np.float64] = pairs + spins @ self.field_ + self._offset
+        found: NDArray[np.float64] = pairs + spins @ self.field_
         return found
 
 
@@ -299,14 +303,18 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
 class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # type: ignore[misc]
     """A model of binary columns that depend on each other through hidden units.
 
+    log p(s, t) = sum of a_i s_i + sum of b_j t_j + sum of W_ji t_j s_i - log Z, where the spins s
+    are +1 if a cell is above the threshold and -1 otherwise, and the hidden spins t are +1 or -1.
+
     Parameters
     ----------
     n_components : int, default 16
         The number of hidden units.
     method : {"pcd", "cd", "exact"}, default "pcd"
         The learning method, as in `mg.learn`.
-    steps : int, default 500
-        Maximum number of gradient steps.
+    steps : int, optional
+        Maximum number of gradient steps. By default as in `mg.learn`: up to 4,000 steps, until the
+        parameters have converged.
     l2 : float, default 0.001
         Coefficient of the penalty l2 / 2 * value**2.
     threshold : float, default 0.5
@@ -319,11 +327,12 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
     Attributes
     ----------
     components_ : array
-        [hidden, column] couplings of spins.
+        [hidden, column] couplings W of spins.
     field_, hidden_field_ : array
-        Fields of columns and of hidden units.
+        Fields a of columns and b of hidden units.
     log_z_, log_z_error_ : float
-        Log Z and its standard error, which is 0 if log Z is exact.
+        Log Z of these couplings and fields, and of `graph_`; its standard error is 0 if log Z is
+        exact.
     graph_ : FactorGraph
         The model: columns first, then hidden units.
 
@@ -342,7 +351,7 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         n_components: int = 16,
         *,
         method: str = "pcd",
-        steps: int = 500,
+        steps: int | None = None,
         l2: float = 1e-3,
         threshold: float = 0.5,
         log_z_time: str | float = "10s",
@@ -392,7 +401,6 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         self._fit(FactorGraph([2] * (count + hidden), [units, pairs]), rows)
         table = self.fit_.parameters["field"]
         fields = (table[:, 1] - table[:, 0]) / 2
-        self._offset = float(table.mean(axis=1).sum())
         self.field_, self.hidden_field_ = fields[:count], fields[count:]
         self.components_ = self.fit_.parameters["coupling"].reshape(hidden, count)
         return self
@@ -422,9 +430,7 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
     def _free(self, rows: NDArray[np.int8]) -> NDArray[np.float64]:
         inputs = np.abs(self._inputs(rows))
         hidden = inputs + log1p(np.exp(-2.0 * inputs))
-        found: NDArray[np.float64] = (
-            hidden.sum(axis=1) + (2.0 * rows - 1.0) @ self.field_ + self._offset
-        )
+        found: NDArray[np.float64] = hidden.sum(axis=1) + (2.0 * rows - 1.0) @ self.field_
         return found
 
     @property

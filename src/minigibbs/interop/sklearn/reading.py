@@ -68,10 +68,24 @@ class Given:
         whole = np.array(whole)
         for number, name in enumerate(self.columns):
             if name in cells:
-                whole[cells[name][0], number] = cells[name][1]
+                rows, entries = cells[name]
+                whole = _able_to_hold(whole, entries)
+                whole[rows, number] = entries
         if sparse.issparse(self.original):
             return type(self.original)(whole)
         return whole
+
+
+def _able_to_hold(whole: NDArray[Any], entries: Any) -> NDArray[Any]:
+    """Return an array as objects if its type cannot hold some entries, such as text among floats.
+
+    >>> _able_to_hold(np.array([["Oslo"]]), ["Madrid"]).dtype, _able_to_hold(np.eye(2), [1]).dtype
+    (dtype('O'), dtype('float64'))
+    """
+    made = np.asarray(list(entries))
+    if made.dtype.kind in "OUS" and whole.dtype.kind != "O" and made.dtype != whole.dtype:
+        return whole.astype(object)
+    return whole
 
 
 def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa: N803
