@@ -427,3 +427,19 @@ def test_calibration_of_all_cells_counts_those_that_stay(found):
     )
     with pytest.raises(mg.LearnError, match='cells must be "changed" or "all"'):
         result.calibration(clean, cells="present")
+
+
+def test_a_fill_of_one_among_many_values_is_improbable():
+    """Nothing predicts the age, so its most frequent value is right in few cells."""
+    rng = np.random.default_rng(0)
+    table = {"kind": rng.choice(list("abc"), 600), "age": rng.integers(18, 80, 600).astype(object)}
+    for row in range(0, 600, 10):
+        table["age"][row] = None
+    result = mg.repair(table, progress=False)
+    filled = [
+        chance
+        for before, chance in zip(result.cells["before"], result.cells["probability"], strict=True)
+        if before is None
+    ]
+    assert len(filled) == 60
+    assert 0.005 < np.mean(filled) < 0.06  # a value has 1 of 62 cells, the most frequent one 3

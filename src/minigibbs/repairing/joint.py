@@ -21,6 +21,7 @@ from minigibbs.repairing.table import Table as Cells
 
 _CLEAR = 0.999  # probability of its own value from which a cell counts as certain
 _STATES = 6  # maximum number of candidates of a cell that is answered with other cells
+_LEFT = 1e-6  # least share of the values that are no candidates
 _CELLS = 6  # maximum number of cells of a row that are answered together
 
 
@@ -111,16 +112,19 @@ def _states(
     roots = naming - set(featurizer.keys)
     own = cells.codes[found.row, found.column]
     free = np.flatnonzero(np.isin(found.column, list(roots)) & (own != MISSING))
-    cell = np.concatenate([found.cell, free])
-    value = np.concatenate([found.value, np.full(len(free), MISSING)])
-    score = np.concatenate([found.scores(weights), np.zeros(len(free))])
+    empty = np.flatnonzero(own == MISSING)
+    added = len(free) + len(empty)
+    cell = np.concatenate([found.cell, free, empty])
+    value = np.concatenate([found.value, np.full(added, MISSING)])
+    unlisted = _unlisted(featurizer, found, weights)[empty]
+    score = np.concatenate([found.scores(weights), np.zeros(len(free)), unlisted])
     for column in roots:
         mine = np.flatnonzero(found.column[free] == column)
         codes = own[free[mine]]
         base = featurizer.base(column, codes, np.ones(len(mine), dtype=np.bool_))[1]
         number = featurizer.weights.number("frequency", featurizer.table.names[column])
         score[len(found.cell) + mine] = weights[number] * np.log(base)
-    candidate = np.concatenate([np.arange(len(found.cell)), np.full(len(free), -1)])
+    candidate = np.concatenate([np.arange(len(found.cell)), np.full(added, -1)])
     order = np.argsort(cell, kind="stable")
     cell, value, score, candidate = cell[order], value[order], score[order], candidate[order]
     said: dict[int, NDArray[np.float64]] = {}
@@ -139,6 +143,39 @@ def _states(
         )
         score = score + said[number]
     return States(cell, value, score, candidate), said
+
+
+def _unlisted(
+    featurizer: Featurizer, found: Candidates, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the log-potential of the values of each cell that are not among its candidates.
+
+    They have what the candidates leave of the column and of the groups of each predictor.
+    """
+    table, cells = featurizer.table, len(found.row)
+    scores, left, base = np.zeros(cells), np.ones(cells), np.zeros(len(found.cell))
+    for column in np.unique(found.column).tolist():
+        number = featurizer.weights.number("frequency", table.names[column])
+        mine, some = found.column == column, found.weight == number
+        cell = found.cell[found.candidate[some]]
+        base[found.candidate[some]] = np.exp(found.scale[some])
+        left -= np.bincount(cell, np.exp(found.scale[some]), cells)
+        value = np.arange(table.size(column))
+        every = featurizer.base(column, value, np.zeros(len(value), dtype=np.bool_))[1]
+        whole = float((every ** weights[number]).sum())
+        rest = whole - np.bincount(cell, np.exp(weights[number] * found.scale[some]), cells)
+        scores[mine] += np.log(np.maximum(rest[mine], _LEFT * whole))
+    left = np.maximum(left, _LEFT)
+    for column in np.unique(found.column).tolist():
+        mine = found.column == column
+        for edge in featurizer.edges(column):
+            number = featurizer.number(edge)
+            some = found.weight == number
+            shares = base[found.candidate[some]] * np.exp(found.scale[some] / edge.share)
+            rest = 1.0 - np.bincount(found.cell[found.candidate[some]], shares, cells)
+            ratio = np.log(np.maximum(rest, _LEFT * left) / left)
+            scores[mine] += weights[number] * edge.share * ratio[mine]
+    return scores
 
 
 def _ratio(
