@@ -17,7 +17,6 @@ from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import overload
 
-from minigibbs.kernels.linking import LinkedCompiler
 from minigibbs.system.watch import Compiling
 
 # Two habits of the innermost loops, for the sake of GPUs, where instructions are what is scarce:
@@ -47,22 +46,14 @@ _OPTIONS: dict[str, Any] = {
     "_nrt": False,  # no allocation, and so no counting of references in the inner loops
 }
 
-_CALLED: dict[str, Any] = {  # options of functions that only compiled code calls
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    "forceinline": True,
-    "pipeline_class": LinkedCompiler,
-}
-
 
 def kernel(function: F) -> F:
     """Compile a function that other compiled functions call, on the CPU or in a CUDA kernel.
 
     It has no Python entry: unpacking a model's arrays from Python costs more to compile than
     most kernels do. Nor is it kept on disk: what calls it is, with all that it calls.
-    LLVM optimizes it within its callers only; see `linking`.
     """
-    return _compile(function, **_CALLED)
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 
 def inlined(function: F) -> F:
@@ -80,7 +71,9 @@ def literal(function: F) -> F:
     For numbers that must have the same bits in every layout and on every device. A product that
     is added is written as `kernels.lanes.fused`, since devices would differ in fusing it.
     """
-    return _compile(function, fastmath=False, **_CALLED)
+    return _compile(
+        function, fastmath=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
+    )
 
 
 def entry(function: F) -> F:
@@ -111,7 +104,7 @@ def chosen_by_type(stub: Any) -> Callable[[F], F]:
     """
 
     def register(template: F) -> F:
-        options: Any = {"_nrt": False, **_CALLED}
+        options: Any = {"forceinline": True, "_nrt": False}
         overload(stub, jit_options=options)(template)
         DISPATCHED.append((stub, template))
         return template
