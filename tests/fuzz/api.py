@@ -29,12 +29,12 @@ from tests.fuzz.limits import limited_memory, seconds_used
 from tests.fuzz.values import (
     ALWAYS,
     INSTANCES,
-    NAMES,
     OPTIONAL,
     POOL,
     RESULTS,
     VALID,
     by_annotation,
+    names,
 )
 
 OK, WARNED, REFUSED, SYSTEM = "ok", "warning", "our error", "error of the file system"
@@ -88,11 +88,11 @@ def _public() -> Iterator[tuple[str, object]]:
         elif callable(public):
             yield f"mg.{name}", public
     for name in _HIDDEN:
-        if name in NAMES:
-            yield type(NAMES[name]).__name__, type(NAMES[name])
-    for name in NAMES:
+        if name in names():
+            yield type(names()[name]).__name__, type(names()[name])
+    for name in names():
         if name.startswith("fit_"):
-            yield name, NAMES[name]
+            yield name, names()[name]
 
 
 def _methods(name: str, public: type) -> Iterator[tuple[str, object]]:
@@ -176,7 +176,7 @@ def outcome(text: str) -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            eval(text, NAMES)
+            eval(text, names())
         except mg.MinigibbsError:
             return REFUSED
         except OSError:
@@ -241,6 +241,7 @@ class Results:
 def run(texts: list[str], patience: float = PATIENCE) -> Results:
     """Make calls in child processes, and start a new child after every hang and crash."""
     results, done = Results(), 0
+    names()  # before children are forked, which share them
     while done < len(texts):
         with tempfile.TemporaryDirectory() as folder:
             done = _watch(texts, done, folder, patience, results)

@@ -59,6 +59,8 @@ def api(seed: int) -> Kind:
     """Make calls of the public API."""
     from tests.fuzz import api as calls
 
+    calls.names()  # before children are forked, which share them
+
     def case(number: int) -> Outcome:
         text = calls.call(seed, number)
         what = calls.outcome(text)

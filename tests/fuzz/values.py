@@ -8,6 +8,7 @@ import tempfile
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numba
@@ -104,8 +105,9 @@ def _other_graphs() -> dict:
 _COSTS = dict.fromkeys(_SHIPPED, 10.0)
 
 
-def _names() -> dict:
-    """Return the names that the text of a call may use."""
+@cache
+def names() -> dict:
+    """Return the names that the text of a call may use; compiling for them takes a while."""
     graph = mg.models.ising_lattice(side=3, beta=0.2)
     chain = mg.FactorGraph(
         [2, 3, 2],
@@ -165,13 +167,20 @@ def _names() -> dict:
     }  # fmt: skip
 
 
-NAMES = _names()
-# Names of objects of other libraries. They are absent from `NAMES` without these libraries.
+def __getattr__(name: str) -> object:
+    """Let reproducers import these names with `from tests.fuzz.values import *`."""
+    if name == "__all__":
+        return list(names())
+    if name.startswith("_") or name not in names():
+        raise AttributeError(name)
+    return names()[name]
+
+
+# Names of objects of other libraries. They are absent from `names()` without these libraries.
 OPTIONAL = frozenset(
     "reader annealer imputer repairer machine restricted fit_imputer fit_repairer fit_machine "
     "fit_restricted cubic cqm constrained bqm dqm nx markov gum".split()
 )
-globals().update(NAMES)  # for reproducers
 
 # Wrong values for most parameters: types, sizes, numbers, text and unexpected classes.
 POOL = """
