@@ -143,3 +143,17 @@ def test_predictions_are_scaled_to_the_machine(monkeypatch):
     monkeypatch.setattr(elimination, "slowness", lambda: 3.0)
     assert tree.seconds == pytest.approx(3.0 * tree.plan.seconds)
     assert 0.5 <= contraction.slowness() <= 20.0
+
+
+def test_hopeless_orders_are_abandoned(monkeypatch):
+    """A cubic glass of 10^3 spins has tables of over 2^100 entries: the search ends early."""
+    glass = mg.models.spin_glass(side=10, seed=1)
+    pairs, bits = glass.factors[0].scope.astype(np.int64), np.ones(len(glass))
+    words = {}
+    for name, missing in (("abandoned", ordering._HOPELESS_BITS), ("whole", 900.0)):
+        monkeypatch.setattr(ordering, "_HOPELESS_BITS", missing)
+        search = ordering._Search(np.arange(len(glass)), pairs, bits, 2.0**40, None)
+        assert search.best.entries > 2.0**60
+        assert search.best.width > 60
+        words[name] = search.totals[2]
+    assert words["abandoned"] < words["whole"] / 3

@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 
 import minigibbs as mg
+from minigibbs.engine import driver
 from minigibbs.inference import maximize as searching
 from minigibbs.learning import ascent, climb
-from minigibbs.running import driver, loop
+from minigibbs.running import loop
 
 RIGHT = ("result", "nothing yet", "finished")
 PATIENCE = 15.0  # seconds from a signal to the end, on a loaded machine

@@ -34,6 +34,7 @@ _STALE = 200  # restarts without improvement after which the search may end
 _LEAST_SECONDS = 0.003  # least time of a search
 _MOST_SECONDS = 0.5  # largest time of a search
 _HOPE_SECONDS = 0.5  # largest time of a search for an order that fits into memory
+_HOPELESS_BITS = 24.0  # missing bits of memory at which an order is abandoned half-made
 _HOPE_BITS = 3.0  # missing bits of memory that halve this time
 _KEPT = 0.5  # share of restarts that keep a prefix of the best order
 _SWEEPS = 0.3  # share of restarts that grow one region
@@ -148,8 +149,10 @@ class _Search:
         self.improved = 0  # the restart that found the best order
         self.stream: NDArray[Any] = np.random.SeedSequence(n).generate_state(4, np.uint64)
         self.kept, self.best = np.arange(n), Order((), 0, math.inf, math.inf)
+        self.hopeless = self.most * 2.0 ** (_HOPELESS_BITS + self.bits.max(initial=0.0))
         self._run(known)
-        self.best = replace(self.best, width=self._width())
+        if len(self.best.variables) == n:
+            self.best = replace(self.best, width=self._width())
 
     def _run(self, known: Order | None) -> None:
         n = len(self.members)
@@ -164,6 +167,7 @@ class _Search:
             self._try(np.append(old, np.setdiff1d(np.arange(n), old)), n)
         for weight in (1.0, 0.0):
             self._try(self.kept, 0, fill_weight=weight)
+            current().check()
         self._try(np.arange(n), n)
         self._try(self.kept, 0, fill_weight=0.0, sweep=True)
         rng = np.random.default_rng(n)
@@ -200,7 +204,11 @@ class _Search:
         noise: float = 0.0,
         sweep: bool = False,
     ) -> None:
-        """Run one greedy elimination; keep its order if it is better than the best."""
+        """Run one greedy elimination; keep its order if it is better than the best.
+
+        Of orders that are all hopeless, the costs of a part are kept, for the error.
+        """
+        self.tables[:] = 0.0
         done = greedy_order(
             self.near.copy(),
             self.bits,
@@ -209,7 +217,7 @@ class _Search:
             sweep,
             given,
             kept,
-            self.best.products,
+            min(self.best.products, self.hopeless),
             self.stream,
             self.order,
             self.tables,
@@ -217,6 +225,9 @@ class _Search:
             self.totals,
         )
         if not done:
+            if self.best.products == math.inf:
+                width = math.ceil(self.tables.max() / self.bits.max()) - 1
+                self.best = Order((), width, float(self.totals[0]), float(self.totals[1]))
             return
         self.kept = self.order.copy()
         self.best = Order(
