@@ -12,6 +12,7 @@ import pytest
 from scipy.special import gammaln
 
 import minigibbs as mg
+from minigibbs.learning import checks
 from minigibbs.learning.chains import GroupChains, Threads
 from minigibbs.learning.checkpoint import FIXED_FORMAT, FORMAT, Target
 from minigibbs.learning.progress import StepBar
@@ -283,6 +284,17 @@ def test_persistent_ladders_weigh_modes_that_plain_chains_never_leave(sampler):
     learned = distribution_of_ones(count, fit.parameters["J"][0], fit.parameters["h"][0, 1])
     share = learned[count // 2 + 1 :].sum()
     assert (0.6 < share < 0.9) == isinstance(sampler, mg.Tempering), share
+
+
+def test_chains_that_never_leave_their_modes_are_named_as_the_reason():
+    """More steps do not help; a lattice that mixes has no such advice."""
+    rng, distribution = np.random.default_rng(0), distribution_of_ones(40, 0.05, 0.03)
+    ones = rng.choice(41, 1000, p=distribution)
+    rows = rng.permuted(np.tile(np.arange(40), (1000, 1)), axis=1) < ones[:, None]
+    with pytest.warns(UserWarning, match=r"do not move between its modes; use sampler=mg.Temper"):
+        mg.learn(two_modes(40, 0.04, 0.0), rows.astype(int), seed=1, progress=False)
+    (advice,) = checks.unfinished(50.0, True, 4000)
+    assert "use more steps" in advice
 
 
 def test_every_temperature_keeps_its_state_when_weights_change():

@@ -36,7 +36,7 @@ from minigibbs.results.fit import Fit
 from minigibbs.running import durations
 from minigibbs.running.plan import CONVERGED
 from minigibbs.running.request import check_counts, choose, entropy_of
-from minigibbs.samplers import Sampler
+from minigibbs.samplers import Sampler, Tempering
 from minigibbs.system.boundary import checked
 from minigibbs.system.caller import warn
 from minigibbs.system.files import refusing_damage
@@ -361,6 +361,7 @@ class _Judged:
     known: Uncertainty | None = None
     away: float | None = None  # minus noise; infinite if the objective was still rising
     whole: bool = True  # whether `away` counts errors of parameters, and not of their moments
+    in_vain: bool = False  # whether several times as many steps came hardly nearer
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,6 +469,7 @@ class _Task:
         self, ascent: Ascent, bar: StepBar, watch: Watch
     ) -> tuple[str, _Judged | None]:
         """Continue until the moments of data and model agree up to their noise."""
+        first = math.nan  # distance after the first steps
         for extension in range(_EXTENSIONS + 1):
             try:
                 watch.check()
@@ -476,6 +478,7 @@ class _Task:
                 return watch.ended, None
             if judged.away is None or judged.away <= checks.UNFINISHED:
                 return STEPS if judged.away is None else CONVERGED, judged
+            first = judged.away if extension == 0 else first
             if extension == _EXTENSIONS:
                 break
             longer = ascent.settings.steps + self.settings.steps
@@ -483,7 +486,13 @@ class _Task:
             ended = ascent.run(bar, watch, None)
             if ended != STEPS:
                 return ended, None
-        return STEPS, judged
+        far = judged.away > checks.FAR and judged.away > checks.NEARER * first
+        return STEPS, replace(judged, in_vain=far and self._plain())
+
+    def _plain(self) -> bool:
+        """Return whether the chains of the model neither temper nor have weights."""
+        tempered = isinstance(self.sampler, Tempering)
+        return self.settings.method == "pcd" and not tempered and not self.settings.reweight
 
     def _judged(self, ascent: Ascent, values: NDArray[np.float64]) -> _Judged:
         """Estimate errors, or the distance alone, from chains that continue with the parameters."""
@@ -663,7 +672,7 @@ class _Task:
         if judged.away is None:
             found += checks.late(steps) if ended == TIME and not found else []
         elif ended in (STEPS, TIME) and not found:
-            found += checks.unfinished(judged.away, judged.whole, steps)
+            found += checks.unfinished(judged.away, judged.whole, steps, judged.in_vain)
         rounded = rounding_warning(self.graph.with_flat(values).rounding_error)
         found += [] if rounded is None else [rounded]
         for text in found:

@@ -16,6 +16,7 @@ _SEPARATED = 1e-9  # in units of a range: a moment this near to its end is at th
 _LARGE = 10.0  # share of a factor's energy that is implausible without a penalty
 _PINNED = 0.01  # in units of a range: a hidden variable that rarely has another value
 UNFINISHED = 0.5  # distance from the optimum beyond noise, in standard errors
+FAR, NEARER = 10.0, 0.5  # such a distance that is not halved by further steps: chains do not mix
 _UNTOLD = 4.0  # standard error of such a share at which data are uninformative
 
 
@@ -192,14 +193,21 @@ def late(steps: int) -> list[str]:
     ]
 
 
-def unfinished(away: float, whole: bool, steps: int) -> list[str]:
+def unfinished(away: float, whole: bool, steps: int, in_vain: bool = False) -> list[str]:
     """Warn about steps that ended before the parameters converged.
 
     `away` is the distance from the optimum in standard errors, minus noise: of parameters if
-    `whole`, of moments if not. It is infinite if an objective without noise was still rising.
+    `whole`, of moments if not. It is infinite if an objective without noise was still rising. Steps
+    `in_vain` came hardly nearer to the optimum.
     """
     if away <= UNFINISHED:
         return []
+    if in_vain:
+        return [
+            f"{steps:,} steps did not bring the parameters near to where they would end: the "
+            "chains of the model probably do not move between its modes; use "
+            "sampler=mg.Tempering(), or reweight=True, which is faster and less certain"
+        ]
     if np.isinf(away):
         text = f"the objective was still rising after {steps:,} of them; use more steps"
     elif whole:
