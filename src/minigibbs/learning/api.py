@@ -486,7 +486,7 @@ class _Task:
             ended = ascent.run(bar, watch, None)
             if ended != STEPS:
                 return ended, None
-        far = judged.away > checks.FAR and judged.away > checks.NEARER * first
+        far = (judged.away or 0.0) > max(checks.FAR, checks.NEARER * first)
         return STEPS, replace(judged, in_vain=far and self._plain())
 
     def _plain(self) -> bool:
