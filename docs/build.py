@@ -169,7 +169,7 @@ MEMBERS = {
         "to_dict",
     ],
     "Answers": ["marginal", "to_pandas"],
-    "Maximum": ["value", "log_potential", "proven", "rows", "to_dict"],
+    "Maximum": ["value", "values", "log_potential", "proven", "rows", "to_dict"],
     "Run": [
         *_MARGINALS,
         "summary",

@@ -181,6 +181,7 @@ ALONE = {
     "graph/packing.py",
     "graph/coloring.py",
     "inference/fields.py",
+    "inference/ladder_search.py",
     "results/annealed.py",
 }
 

@@ -772,7 +772,7 @@ def coin(**options):
             lambda: learn(
                 mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")]), [[0, -1]], "pseudo"
             ),
-            "pseudo-likelihood is empty",
+            "so there is no pseudo-likelihood",
         ),
     ],
 )

@@ -443,3 +443,17 @@ def test_a_fill_of_one_among_many_values_is_improbable():
     ]
     assert len(filled) == 60
     assert 0.005 < np.mean(filled) < 0.06  # a value has 1 of 62 cells, the most frequent one 3
+
+
+@pytest.mark.parametrize(("rows", "zips", "typos"), [(60, 3, 1), (3000, 30, 10)])
+def test_a_typo_is_no_wrong_key(rows, zips, typos):
+    """No other row has the misspelled city, so that no other zip code can explain it."""
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, zips, rows)
+    names = ["".join(rng.choice(list("abcdefghijklmnop"), 8)) for _ in range(zips)]
+    clean = {"zip": [f"{10000 + k}" for k in chosen], "city": [names[k] for k in chosen]}
+    dirty = {"zip": clean["zip"], "city": list(clean["city"])}
+    for row in range(typos):
+        dirty["city"][row] = dirty["city"][row][:3] + "z" + dirty["city"][row][4:]
+    for rules in ((), ("zip -> city",)):
+        assert mg.repair(dirty, *rules, progress=False).scores(clean).f1 == 1.0

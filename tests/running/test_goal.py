@@ -309,7 +309,7 @@ def shown(monkeypatch):
     stream = io.StringIO()
     terminal = console.Console(file=stream, force_terminal=True, width=200)
     monkeypatch.setattr(console, "Console", lambda **_: terminal)
-    monkeypatch.setattr(progress, "_LOOK", 0.0)
+    monkeypatch.setattr(progress, "_INTERVAL", 0.0)
     monkeypatch.setattr(progress, "_SHARE", 1e9)
     return lambda: re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
 

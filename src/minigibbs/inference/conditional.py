@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ def conditional_marginals(
     seed: int | None,
     threads: int | None,
     progress: bool,
+    executor: Any = None,
 ) -> Known | None:
     """Continue the chains of a run, and average exact marginals of trees given their states.
 
@@ -82,6 +84,7 @@ def conditional_marginals(
             seed=seed,
             threads=threads,
             progress=progress,
+            executor=executor,
         )
     states, watch = more.kept_draws, current()
     if more.interrupted or states is None:

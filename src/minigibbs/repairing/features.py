@@ -271,11 +271,14 @@ class Featurizer:
         self, column: int, value: NDArray[np.int64], mine: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return counts of values in a column without the cell itself, and their shares."""
-        frequent = self._frequent[column]
-        rows = max(int(frequent.sum()), 1)
+        rows = max(int(self._frequent[column].sum()), 1)
         without = np.maximum(self._frequent_of(column, value) - mine, 0)
-        novel = max(int((frequent == 1).sum()), 1)  # Good-Turing mass of unseen values
-        return without, np.where(without > 0, without, novel) / rows
+        return without, np.where(without > 0, without / rows, self.novel(column))
+
+    def novel(self, column: int) -> float:
+        """Return the share of values that no row has: Good-Turing's, of values that one row has."""
+        frequent = self._frequent[column]
+        return max(int((frequent == 1).sum()), 1) / max(int(frequent.sum()), 1)
 
     def ratio(
         self,

@@ -187,12 +187,21 @@ def _ratio(
     key: NDArray[np.int64],
     value: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Return the log-potential of a pair of values of two cells; 0 if one of them is missing."""
-    same = (key == cells.codes[row, edge.given[0]]) & (key != MISSING)
-    own = cells.codes[row, edge.column]
-    ratio = featurizer.ratio(edge, key, same, value, own)
+    """Return the log-potential of a pair of values of two cells; 0 if one of them is missing.
+
+    A value that no other row has belongs to no group, so that a key that is no candidate can
+    explain it only by a group that no row has.
+    """
+    given = edge.given[0]
+    shown, own = cells.codes[row, given], cells.codes[row, edge.column]
+    ratio = featurizer.ratio(edge, key, (key == shown) & (key != MISSING), value, own)
     weight = weights[featurizer.number(edge)] * edge.share
-    return np.where((key == MISSING) | (value == MISSING), 0.0, weight * ratio)
+    lone = (featurizer.base(edge.column, value, own == value)[0] == 0) & (shown != MISSING)
+    known = featurizer.base(given, shown, np.ones(len(shown), dtype=np.bool_))[1]
+    number = featurizer.weights.number("frequency", featurizer.table.names[given])
+    unseen = weights[number] * np.minimum(np.log(featurizer.novel(given) / known), 0.0)
+    other = np.where(lone, unseen, 0.0)
+    return np.where(value == MISSING, 0.0, np.where(key == MISSING, other, weight * ratio))
 
 
 def _normalized(states: States, cells: int) -> NDArray[np.float64]:

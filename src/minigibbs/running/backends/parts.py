@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from minigibbs.samplers.chromatic.places import blocks_of
 from minigibbs.samplers.chromatic.small import SmallColors
@@ -94,6 +92,8 @@ def parts_of(data: SpinColors | SmallColors, ranks: int) -> Parts:
     least = _travel(equal, owner, target, color, ranks)
     if least <= _FEW * places / ranks:
         return plain
+    from scipy.sparse import csr_array
+
     graph = csr_array((np.ones(len(owner), np.int8), (owner, target)), (places, places))
     chosen, least = None, _GAIN * least
     for how, find in ((LEVELS, _by_levels), (METIS, _by_metis)):  # the second takes far longer
@@ -161,7 +161,7 @@ def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return values[new]
 
 
-def _by_metis(graph: csr_array, work: NDArray[np.int64], ranks: int) -> NDArray[np.int64] | None:
+def _by_metis(graph: Any, work: NDArray[np.int64], ranks: int) -> NDArray[np.int64] | None:
     """Return the parts that METIS finds; None if it is not installed."""
     if find_spec("pymetis") is None:
         return None
@@ -172,8 +172,10 @@ def _by_metis(graph: csr_array, work: NDArray[np.int64], ranks: int) -> NDArray[
     return np.asarray(part, np.int64)
 
 
-def _by_levels(graph: csr_array, work: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:
+def _by_levels(graph: Any, work: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:
     """Return parts of equal work in an order in which neighbors are close."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     order = reverse_cuthill_mckee(graph, symmetric_mode=True)
     before = np.cumsum(work[order]) - work[order]
     part = np.empty(len(order), np.int64)
