@@ -57,10 +57,12 @@ def test_every_kernel_is_compiled_by_a_test():
 def kernels():
     """Return kernels that call no function compiled by Numba, and their argument types."""
     from numba_cuda_mlir import types as of
+    from numba_cuda_mlir.numba_cuda.types import NamedTuple
 
     from minigibbs.running.backends import cuda_bits, cuda_counts, cuda_points, cuda_sums
     from minigibbs.running.backends import cuda_kernels as plain
     from minigibbs.running.backends import cuda_ladder_kernels as ladders
+    from minigibbs.running.backends import cuda_level_kernels as small
     from minigibbs.running.backends import cuda_stencil as stencil
 
     def array(kind, dimensions):
@@ -71,6 +73,9 @@ def kernels():
     first, states, parts = array(of.int64, 1), array(of.uint8, 3), array(of.float64, 3)
     bits, energy, values = array(word, 2), array(of.float64, 2), array(of.uint8, 1)
     kept, pieces, reals = array(of.int32, 3), array(of.int32, 2), array(of.float64, 1)
+    slots = NamedTuple((first, first, reals, number), small.Levels)
+    one, two = first, counts
+    terms = NamedTuple((places, one, one, two, one, two, two, one), small.Terms)
     return {
         plain.count_values: (x, first, counts),
         plain.count_wide: (x, first, counts),
@@ -88,6 +93,12 @@ def kernels():
         cuda_bits.clear: (words,),
         ladders.swap_levels: (words, number, number, number, number, number, bits, bits, words),
         ladders.spread_states: (bits, number, bits),
+        ladders.find_best: (counts, number, number, number, first, first),
+        ladders.keep_best: (first, number, bits, bits),
+        small.read_keys: (energy, number, bits),
+        small.add_level_energies: (terms, slots, number, counts, x),
+        small.find_best: (counts, first, first),
+        small.keep_best: (first, slots, places, x, x),
         stencil.add_energies: (counts, first, reals, of.float64, of.float64, number, energy),
         cuda_sums.count_values: (bits, places, first, pieces, number, number, number, kept),
         cuda_sums.begin_sums: (places, kept),
