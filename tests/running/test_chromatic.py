@@ -66,7 +66,7 @@ def test_until_converged(chains):
 def test_time_is_up():
     graph = large("spins")
     run = sample_until(
-        graph, rhat=1.0001, ess=1e9, max_time=0.5, chains=20, **options(record=("energy",))
+        graph, rhat=1.0001, ess=1e7, max_time=0.5, chains=20, **options(record=("energy",))
     )
     assert run.info.ended == "time"
     assert run.energy.shape[0] == 20
