@@ -85,6 +85,14 @@ def test_the_worse_of_two_findings_is_told_first():
     assert "disagree on the energy" in second
 
 
+def test_chains_in_different_modes_are_not_sent_to_longer_runs():
+    """Energies that agree beside marginals that do not: below a critical point, for example."""
+    (warning,) = synthetic(energy=1.0, value=5.0).summary().warnings
+    assert "probably in different modes, and longer runs hardly help; use mg.infer or" in warning
+    for run in (synthetic(energy=1.3, value=5.0), synthetic(energy=1.0, value=1.5)):
+        assert not any("different modes" in one for one in run.summary().warnings)
+
+
 ENERGIES = (None, 1.0, 1.05, 1.3)
 VALUES = (None, 1.0, 1.05, 1.15, 1.5, math.inf)
 ENDS = ("length", "converged", "time", "interrupted", "terminated", "stopped", "running")

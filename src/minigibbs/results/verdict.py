@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _FAR = 1.1  # R-hat above which chains clearly disagree; below it they are close to agreement
 _HARDLY = 0.05  # flip rate of poor mixing; all models that mix had twice this rate
+_MODES = 2.0  # R-hat of marginals, beside energies that agree, of chains in different modes
 _STUCK = 1.2  # R-hat that longer runs may not reduce
 _SHORT = 100  # sweeps; with fewer, the largest R-hat of many variables is large in any model
 _ESS_PER_CHAIN = 100  # for up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
@@ -151,7 +152,9 @@ def _disagreement(run: Run, summary: Summary) -> list[Finding]:
         others, many = len(run.domains) - 1, disagreement.variables
         more = f" and {many - 1:,} of {others:,} others" if many > 1 else ""
         name = run.domains.name(disagreement.variable)
-        found.append(_apart(run, disagreement.rhat, name, more, disagreement.limit))
+        settled = summary.energy_rhat is not None and summary.energy_rhat <= limit
+        modes = settled and disagreement.rhat > _MODES
+        found.append(_apart(run, disagreement.rhat, name, more, disagreement.limit, modes))
     return found + _observed_apart(run, summary)
 
 
@@ -240,7 +243,9 @@ def _standstill(run: Run) -> list[Finding]:
     ]
 
 
-def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> Finding:
+def _apart(
+    run: Run, rhat: float, name: str | None, more: str, limit: float, modes: bool = False
+) -> Finding:
     subject, short = ("the energy",) * 2 if name is None else ("the variable {}", printable(name))
     shown, sweeps = number(rhat, ".3f"), _sweeps(run)
     measure = f"R-hat {shown}; at most {limit:.3g} is wanted"
@@ -256,6 +261,26 @@ def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> 
             "together. Run longer, with a warm-up.",
             name=name,
             **lines,
+        )
+    if modes and sweeps >= _SHORT:
+        way_out = (
+            "mg.infer and mg.Tempering() move between modes, and so does mg.SwendsenWang() where "
+            "couplings are attractive."
+        )
+        if _is_implicit(run):
+            way_out = "Compare runs from other starts (`start=`)."
+        return Finding(
+            "bad",
+            "The chains are in different modes: do not use these numbers",
+            f"{story}the same story. Their energies agree, and yet they disagree on "
+            f"{subject}{more} ({measure}). Each chain has probably stayed in one mode of several, "
+            f"and longer runs hardly help. {way_out}",
+            name=name,
+            **_USE_INFER_OR_TEMPER.lines(
+                run,
+                f"{fact}their energies agree, so that they are probably in different modes, and "
+                "longer runs hardly help; ",
+            ),
         )
     if rhat > _FAR:
         way_out = "let mg.infer find a method"
