@@ -81,7 +81,7 @@ def real(table: Table) -> list[Bar]:
 
 
 def split(table: Table) -> list[Bar]:
-    rows = [(what.split(":")[0], measured) for _, what, measured in table.rows[1:]]
+    rows = [(what.split(":")[0], measured) for _, what, measured in table.rows]
     return [(name, "minigibbs", float(m.split("x")[0])) for name, m in rows if "x (" in m]
 
 
