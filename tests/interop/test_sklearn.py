@@ -454,3 +454,9 @@ def test_strange_seeds_are_refused():
 def test_hidden_units_that_do_not_fit_into_memory_are_refused():
     with pytest.raises(mg.TooLargeError, match="hidden units"):
         RestrictedBoltzmannMachine(n_components=2**63, steps=2).fit([[0, 1], [1, 0]])
+
+
+def test_a_negative_random_state_of_a_repair_is_refused():
+    rows = np.array([["a", "b"], ["c", "d"]] * 5, dtype=object)
+    with pytest.raises(mg.LearnError, match="random_state must be at least 0, got -1"):
+        TableRepairer(random_state=-1).fit(rows)

@@ -381,3 +381,9 @@ def test_values_that_occur_once_are_named_if_no_column_depends_on_another():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not learn(rows.astype(str)).edges
+
+
+def test_edges_of_bins_that_are_no_numbers_are_refused():
+    table = {"a": [1.5, 2.5, 3.5], "b": [0, 1, 0]}
+    with pytest.raises(mg.LearnError, match="column 'a' needs numbers as edges, got 'b'"):
+        mg.learn_structure(table, bins={"a": "b"}, progress=False)

@@ -60,7 +60,10 @@ def read_cuts(name: str, cells: NDArray[Any], bins: Bins) -> Cuts:
             raise LearnError(f"bins: column {name!r} has no finite number to find quantiles of")
         edges = np.unique(np.quantile(finite, np.arange(1, bins) / bins))
         return Cuts(edges[edges > finite.min()])
-    edges = np.asarray(bins, dtype=np.float64)
+    try:
+        edges = np.asarray(bins, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise LearnError(f"bins: column {name!r} needs numbers as edges, got {bins!r}") from None
     if edges.ndim != 1 or not len(edges) or not (np.diff(edges) > 0).all():
         raise LearnError(f"bins: column {name!r} needs increasing edges, got {list(bins)}")
     return Cuts(edges)

@@ -78,6 +78,11 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.missing = missing
         self.random_state = random_state
 
+    def _seed(self) -> int:
+        if not 0 <= self.random_state:
+            raise LearnError(f"random_state must be at least 0, got {self.random_state}")
+        return self.random_state
+
     def fit(self, X: Any, y: Any = None) -> TableRepairer:  # noqa: N803
         """Learn the weights of a table.
 
@@ -99,9 +104,7 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         given = read(self, X, reset=True)
         table, known = read_labels(self._table(given), self.labels)
         self.table_, self.known_ = table, known
-        self.model_ = fitted(
-            table, self.constraints, known, None, self.automatic, self.random_state
-        )
+        self.model_ = fitted(table, self.constraints, known, None, self.automatic, self._seed())
         return self
 
     def _table(self, given: Given) -> Any:
