@@ -79,7 +79,7 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def _seed(self) -> int:
-        if not self.random_state >= 0:
+        if self.random_state < 0:
             raise LearnError(f"random_state must be at least 0, got {self.random_state}")
         return self.random_state
 
