@@ -1,5 +1,6 @@
 """`maximize(prove=True)`: the maximum over all states, with a proof."""
 
+import importlib
 import importlib.util
 import math
 
@@ -13,6 +14,7 @@ from tests import naive
 from tests.exact.test_zeros import HARD
 from tests.zoo import IMPLICIT, ZOO
 
+maximize = importlib.import_module("minigibbs.inference.maximize")
 EVERY = ZOO | IMPLICIT | HARD
 QUIET = {"seed": 1, "progress": False, "prove": True}
 SOLVER = pytest.mark.skipif(
@@ -85,3 +87,18 @@ def test_an_elimination_that_takes_too_long_gives_way(monkeypatch):
     best = mg.maximize(ZOO["ising"], "1s", seed=1, progress=False)
     assert best.method in ("tempering", "annealing")
     assert best.bound is None
+
+
+@pytest.mark.parametrize("limit", ["1h", math.inf])
+def test_a_proof_that_was_not_asked_for_takes_a_second_at_most(monkeypatch, limit):
+    """Nothing could be returned if the user stopped it, and without a limit it could go on."""
+    allowed = []
+    monkeypatch.setattr(maximize, "proven_by_elimination", lambda _, s: allowed.append(s))
+    monkeypatch.setattr(maximize, "best_states", stop)
+    with pytest.raises(KeyError):
+        mg.maximize(ZOO["ising"], limit, progress=False)
+    assert allowed == [1.0]
+
+
+def stop(*args, **options):
+    raise KeyError

@@ -28,13 +28,13 @@ from minigibbs.inference.fields import (
     room_size,
     visit,
 )
+from minigibbs.inference.rounds import ROUNDS
 from minigibbs.inference.temperatures import largest_range
 from minigibbs.kernels.random import streams
 from minigibbs.running.progress import Bar
 from minigibbs.system import memory
 from minigibbs.system.watch import Watch, current
 
-ROUNDS = "rounds"  # end of a search that completed all rounds
 _COOLING = 0.8  # share of a cycle with falling temperatures; then single variables climb
 _CYCLES = 4  # largest number of cycles, each twice as long as the one before
 _LEAST_SWEEPS = 8  # sweeps of the first cycle

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.inference.rounds import ROUNDS, next_rounds
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.backends.cuda_group import LevelGroup
 from minigibbs.running.progress import Bar
@@ -21,9 +22,6 @@ from minigibbs.running.request import Options
 from minigibbs.samplers.tempering.sampler import Tempering
 from minigibbs.system.watch import Watch
 
-ROUNDS = "rounds"  # end of a search that completed all rounds
-_SEGMENT = 0.2  # target time between two checks of the clock, in seconds
-_GROWTH = 8  # largest ratio of the lengths of consecutive segments
 UNFIT = (
     'maximize: backend="cuda" needs spins with pairs, or small domains with pairs and tables of '
     "two variables, stored and without hard constraints; leave the backend out"
@@ -103,11 +101,9 @@ class DeviceSearching:
         self.rounds += self._next
         self._bar.advance(self._next * self.group.chains * self._updates)
         left = self._watch.left / pace  # rounds
-        fit = max(1, int(min(_SEGMENT / pace, left, _GROWTH * self._next)))
-        if self._wanted is not None:
-            fit = min(fit, self._wanted - self.rounds)
-        self._next = fit
-        return "" if fit else ROUNDS
+        rest = None if self._wanted is None else self._wanted - self.rounds
+        self._next = next_rounds(pace, self._next, left, rest)
+        return "" if self._next else ROUNDS
 
     def keep(self) -> None:
         """Do nothing, because a search has no checkpoint."""

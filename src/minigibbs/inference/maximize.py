@@ -25,6 +25,7 @@ from minigibbs.inference.annealing import Annealing, climb, hottest_level
 from minigibbs.inference.device import UNFIT, DeviceSearching, default_ladders
 from minigibbs.inference.ladder_search import search
 from minigibbs.inference.proof import SHARE, proven_by_elimination, proven_by_search
+from minigibbs.inference.rounds import ROUNDS, next_rounds
 from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
 from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
@@ -53,15 +54,15 @@ _ANNEALED = 1 / 3  # share of all rounds in which states are copied from level t
 _TRIED = 8  # rounds after which the annealing is planned, from the time they took
 _TRIAL = 0.02  # seconds of the timed rounds
 _NEVER = 1 << 40  # rounds
-_SEGMENT = 0.2  # target time between two checks of the clock, in seconds
-_GROWTH = 8  # largest ratio of the lengths of consecutive segments
 _SEARCH_BYTES = 4000  # bytes of the Python objects of a chain
-ROUNDS = "rounds"  # end of a search that completed all rounds
 _EQUAL = 1e-9  # relative difference below which energies are equal
 _QUICK, _OVERRATED = 0.02, 20.0  # seconds above which energies are timed; factor of overestimates
 _MOST_STORED = 200_000  # implicit pairs up to which a temperature ladder is prepared
 _CHAINS = 4  # default if a number of rounds is given
 _UNASKED = 0.05  # share of the time for a proof by elimination that was not asked for
+_MOST_UNASKED = (
+    1.0  # largest number of such seconds: a signal in them ends the call without a state
+)
 _TRIPS = 10  # least number of rounds per level for tempering
 _STORED_SECONDS = 5e-7  # seconds to store one factor of an implicit group, and to simplify it
 
@@ -88,8 +89,8 @@ def maximize(
     search: it does not prove that no state is better.
 
     Graphs of low treewidth are not searched. Elimination finds their best state and proves it, if
-    that takes less than a twentieth of the time. With `rounds`, `beta_range` or `chains` the graph
-    is always searched.
+    that takes less than a second and a twentieth of the time. With `rounds`, `beta_range` or
+    `chains` the graph is always searched.
 
     If a ladder does not fit into the time or the memory, the graph is annealed instead. Graphs with
     very many implicit pairs are annealed, too. Annealing has one state per chain and no
@@ -152,7 +153,8 @@ def maximize(
     free_to_choose = rounds is None and beta_range is None and chains is None
     if prove or free_to_choose:
         with Stage("looking for a proof by elimination", progress):
-            certain = proven_by_elimination(graph, (SHARE if prove else _UNASKED) * limit)
+            allowed = SHARE * limit if prove else min(_UNASKED * limit, _MOST_UNASKED)
+            certain = proven_by_elimination(graph, allowed)
         if certain is not None:
             return certain
     limit = limit / 3 if prove else limit - clock.spent
@@ -486,11 +488,9 @@ class _Searching:
         left = self._watch.left / pace  # rounds
         if self._wanted is None and self.rounds <= _TRIED:
             self._begin, self._each = self.rounds, _each(left, self.levels)
-        fit = max(1, int(min(_SEGMENT / pace, left, _GROWTH * self._next)))
-        if self._wanted is not None:
-            fit = min(fit, self._wanted - self.rounds)
-        self._next = fit
-        return "" if fit else ROUNDS
+        rest = None if self._wanted is None else self._wanted - self.rounds
+        self._next = next_rounds(pace, self._next, left, rest)
+        return "" if self._next else ROUNDS
 
     def keep(self) -> None:
         """Do nothing, because a search has no checkpoint."""
