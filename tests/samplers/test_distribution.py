@@ -54,9 +54,13 @@ def test_slightly_wrong_weight_is_caught(setting):
 @pytest.mark.parametrize("setting", EXACT)
 @pytest.mark.parametrize("scan", ["random", "systematic", "shuffled"])
 def test_mixes_from_a_corner(setting, scan):
-    """From one fixed state, every scan order must converge to the distribution."""
+    """From one fixed state, every scan order must converge to the distribution.
+
+    Whether it keeps the distribution is tested with more starts, above. This test needs few: a scan
+    that leaves out a variable or a state is far away.
+    """
     case, graph = EXACT[setting], ZOO["potts"]
-    starts = np.zeros((20_000, len(graph)), dtype=int)
+    starts = np.zeros((6_000, len(graph)), dtype=int)
     states, _, _ = advance_each(
         graph,
         case.sampler,
