@@ -32,7 +32,10 @@ def main() -> None:
         report.add(what, f"{1e3 * ours:.3g} ms")
         report.add("  pgmpy, a query each", f"{1e3 * seconds:.3g} ms ({seconds / ours:.3g}x)")
         report.add("  largest difference", f"{worst:.1e}", "at most 1e-9", worst <= 1e-9)
-    report.notes.append(f"pgmpy {version}, VariableElimination, its default order, one core.")
+    report.notes.append(
+        f"pgmpy {version}, VariableElimination, its default order, one core. Times are of a shared "
+        "machine, on which only differences of a factor of several are meaningful."
+    )
     report.write()
 
 
