@@ -189,7 +189,7 @@ def main() -> None:
     report.notes.append(
         f"{peers}. Processor time of all threads on a shared, loaded machine; '-' is more than "
         f"{LIMIT} s, more than {MEMORY >> 30} GiB, or a refusal. The second answer reuses the "
-        "plan. The third one has one more observed variable, and follows the tree of the plan. "
+        "plan. The third one has one more observed variable, and uses the plan without it. "
         "On the largest models both take the time of the products, which is about half of the "
         "first answer or more. "
         f"'After more answers' is the last of up to {EVIDENCE} answers with other evidence. Peers "

@@ -125,10 +125,10 @@ def hamon(graph: mg.FactorGraph, seconds: float) -> np.ndarray | None:
     and fields: None for other models, and if it is not installed.
     """
     from minigibbs.graph.simple import simplified
-    from minigibbs.samplers.tempering.spins import fits
 
     simple = simplified(graph)
-    if not fits(graph, simple) or (graph.evidence >= 0).any() or (graph.sizes != 2).any():
+    spins = (graph.sizes == 2).all() and (graph.evidence < 0).all()
+    if not spins or graph.implicits or len(simple.rest) or not np.isfinite(simple.unary).all():
         return None
     try:
         import hamon as peer

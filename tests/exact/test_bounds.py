@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 import minigibbs as mg
 from tests import naive
@@ -34,6 +35,29 @@ def test_no_bound_is_violated():
             state = None if rng.random() < 0.5 else rng.integers(0, graph.sizes)
             bounds = mg.theory.log_z_bounds(graph, entries, state=state)
             assert bounds.lower <= log_z <= bounds.upper, entries
+
+
+def test_no_bound_of_dense_models_is_violated():
+    """360 claims compared with enumeration, on models whose bounds are apart."""
+    rng, gaps = np.random.default_rng(7), []
+    for _ in range(60):
+        sizes = rng.integers(2, 4, int(rng.integers(7, 10)))
+        groups = []
+        for _ in range(int(rng.integers(len(sizes), 4 * len(sizes)))):
+            scope = rng.choice(len(sizes), int(rng.integers(2, 4)), replace=False)
+            logs = rng.normal(size=sizes[scope]) * rng.choice([0.1, 1.0, 3.0, 10.0])
+            groups.append(mg.Table([scope], logs))
+        graph = mg.FactorGraph(sizes, groups)
+        states = np.indices(sizes).reshape(len(sizes), -1).T
+        weights = graph.log_potential(states)
+        log_z, best = logsumexp(weights), states[weights.argmax()]
+        for entries, state in ((2, None), (8, rng.integers(0, sizes)), (64, best)):
+            bounds = mg.theory.log_z_bounds(graph, entries, state=state)
+            slack = 1e-12 * max(1.0, abs(log_z))  # rounding of the enumeration
+            assert bounds.lower <= log_z + slack, entries
+            assert bounds.upper >= log_z - slack, entries
+            gaps.append(bounds.upper - bounds.lower)
+    assert np.median(gaps) > 1.0  # so that claims can fail
 
 
 @pytest.mark.parametrize("model", ZOO | IMPLICIT)

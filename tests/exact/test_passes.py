@@ -40,7 +40,7 @@ MODELS = ZOO | {
 @pytest.mark.parametrize("model", MODELS)
 def test_small_and_large_tables_give_the_same(model, bits, monkeypatch):
     """All numbers are sums of positive products in doubles: relative errors of about 1e-14."""
-    monkeypatch.setattr(passes, "_BITS", bits)
+    monkeypatch.setattr(passes, "SMALL_BITS", bits)
     monkeypatch.setattr(contraction, "_COLUMNS", 1)  # so that large tables are permuted once
     tree = EliminationTree.of(MODELS[model])
     flat, log_z = exact_answer(tree)
@@ -60,7 +60,7 @@ def test_small_and_large_tables_give_the_same(model, bits, monkeypatch):
 @pytest.mark.parametrize("bits", BITS)
 def test_joint_marginals_and_draws_read_small_and_large_tables(bits, monkeypatch):
     """Chains of 6 spins by enumeration; the largest of 6 deviations exceeds 5 once in 300,000."""
-    monkeypatch.setattr(passes, "_BITS", bits)
+    monkeypatch.setattr(passes, "SMALL_BITS", bits)
     graph = grid(2, 3)
     states, distribution = mg.exact_distribution(graph)
     joint = mg.infer(graph, progress=False).joint(0, 5)
@@ -76,7 +76,7 @@ def test_joint_marginals_and_draws_read_small_and_large_tables(bits, monkeypatch
 @pytest.mark.parametrize("strength", [300.0, 500.0, 800.0])
 def test_numbers_beyond_the_range_of_doubles(bits, strength, monkeypatch):
     """Factors that nearly cancel: what is small on the way up decides in the end."""
-    monkeypatch.setattr(passes, "_BITS", bits)
+    monkeypatch.setattr(passes, "SMALL_BITS", bits)
     pulls = [[0.0, strength], [strength, 0.0], [0.3, 0.0], [0.0, 0.2]]
     graph = mg.FactorGraph(
         [2] * 4,
@@ -107,7 +107,7 @@ def test_long_chains_look_at_the_clock():
 
 def test_large_tables_are_permuted_once(monkeypatch):
     """Of the three products with a table, the first permutes its axes, and the others do not."""
-    monkeypatch.setattr(passes, "_BITS", 4.0)
+    monkeypatch.setattr(passes, "SMALL_BITS", 4.0)
     monkeypatch.setattr(contraction, "_COLUMNS", 16)
     copied = []
     permuted = contraction._permuted
@@ -123,7 +123,7 @@ def test_large_tables_are_permuted_once(monkeypatch):
     large = sum(len(scope) > 4 for scope in tree.plan.scopes[tree.plan.leaves :])
     assert large > 20
     assert sum(size > 16 for size in copied) <= 2 * large  # once up, and once down
-    monkeypatch.setattr(passes, "_BITS", 14.0)
+    monkeypatch.setattr(passes, "SMALL_BITS", 14.0)
     plain, other = exact_answer(EliminationTree.of(graph))
     assert log_z == pytest.approx(other, rel=1e-12)
     np.testing.assert_allclose(answer, plain, rtol=1e-11)

@@ -51,6 +51,7 @@ _THREADED = 1 << 20  # products that are worth several threads
 _THREADED_BLAS = 1 << 25  # the same for BLAS
 _SLOWNESS = (0.5, 20.0)  # within which machines are believed to be
 _TINY = 1 << 12  # products for which NumPy's own loops are fast enough
+_CACHED = 1 << 14  # entries that fit into a cache
 _COLUMNS = 1 << 10  # entries that are copied with one table of places
 _STACKS = ((0, 1, 2), (0, 2, 1), (2, 0, 1), (1, 0, 2))  # axes of stacks of matrices for BLAS
 
@@ -403,8 +404,15 @@ def own_threads() -> AbstractContextManager[Any]:
 
 
 def _least(table: Numbers) -> float:
-    """Return the logarithm of the smallest entry that is not 0."""
-    return math.log(table.min(initial=1.0, where=table > 0))
+    """Return a lower bound of the logarithms of entries that are not 0, at most 0.
+
+    The bits of doubles that are not negative have the order of their values.
+    """
+    flat, one = table.reshape(-1).view(np.uint64), np.uint64(1)
+    parts = (flat[k : k + _CACHED] for k in range(0, len(flat), _CACHED))
+    bits = min((part - one).min() for part in parts)  # those of 0 become the largest
+    least = float(np.array(bits).view(np.float64))  # the next lower double
+    return math.log(least) if 0.0 < least < 1.0 else 0.0
 
 
 def _largest_of_rows(table: Numbers) -> Numbers:

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from minigibbs.exact import contraction
 from minigibbs.exact.contraction import SUM, Contraction, Numbers, UnderflowError, own_threads
-from minigibbs.exact.plan import SMALL_PRODUCTS, Plan
+from minigibbs.exact.plan import SMALL_BITS, Plan, table_bits
 from minigibbs.kernels import passes
 from minigibbs.kernels.passes import Nodes, Scratch
 from minigibbs.system.watch import current
 
 _STEPS = 1 << 10  # small steps between two looks at the clock
-_BITS = math.log2(SMALL_PRODUCTS) + 1e-6  # of a small table
 _ENTRIES = 1 << 22  # entries of leaves between two looks at the clock
 
 
@@ -66,12 +65,11 @@ class Passes(Contraction):
     ) -> None:
         super().__init__(plan, sizes, (), SUM, ranges)
         own = np.empty(0) if ranges is None else np.ascontiguousarray(ranges, dtype=np.float64)
-        arrays, bits = plan.arrays, np.log2(sizes)
-        wide = _sums(bits[arrays.variable], arrays.start)
-        counts = np.where(wide <= _BITS, np.rint(np.exp2(np.minimum(wide, _BITS))), 0)
+        arrays = plan.arrays
+        wide, joint = table_bits(arrays, sizes)
+        counts = np.where(wide <= SMALL_BITS, np.rint(np.exp2(np.minimum(wide, SMALL_BITS))), 0)
         places = np.where(counts > 0, 1 + np.cumsum(counts) - counts, -1).astype(np.int64)
         entries, largest = 1 + int(counts.sum()), int(counts.max(initial=1))
-        joint = wide[plan.leaves :] + _sums(bits[arrays.summed], arrays.summed_start)
         axes = np.diff(arrays.start)[plan.leaves :] + np.diff(arrays.summed_start)
         limits = np.array([contraction.LEAST, contraction.SPARE, contraction.SCALED])
         self._flat = Nodes(*arrays[:4], sizes, places, own, limits)
@@ -84,7 +82,7 @@ class Passes(Contraction):
             np.zeros((5, int(axes.max(initial=1))), dtype=np.int64),
         )
         self._scratch.numbers[0] = 1.0
-        self._runs = _runs(joint <= _BITS)
+        self._runs = _runs(joint <= SMALL_BITS)
         self._large: dict[int, Numbers] = {}
         self._told_large: dict[int, tuple[tuple[int, ...], Numbers, float]] = {}
         self._load(written)
@@ -203,11 +201,6 @@ class Passes(Contraction):
                 others = tuple(k for k in range(1, joint.ndim) if k != axis)
                 at = begin[variable]
                 out[at : at + self.sizes[variable]] = joint.sum(axis=others)[0]
-
-
-def _sums(numbers: NDArray[np.float64], start: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums of ranges of an array, which follow one another."""
-    return np.diff(np.append(0.0, np.cumsum(numbers))[start])  # type: ignore[no-any-return]
 
 
 def _runs(small: NDArray[np.bool_]) -> list[tuple[int, int, bool]]:

@@ -15,9 +15,8 @@ import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ _ENTRY_SECONDS = 2e-9  # per entry of the two tables and of the result
 _THIN_SECONDS = 8e-10  # per number multiplied, in thin matrices
 _BLAS_SECONDS = 6e-11  # the same in matrices of 16 rows and columns or more
 SMALL_PRODUCTS = 1 << 14  # numbers multiplied by a step that compiled code makes
+SMALL_BITS = math.log2(SMALL_PRODUCTS) + 1e-6
 PRICES = (_STEP_SECONDS, _ENTRY_SECONDS, _THIN_SECONDS, _BLAS_SECONDS, *_SMALL_SECONDS)
 PASSES = 3  # products with the size of a step: on the way up, and twice on the way down
 
@@ -75,6 +75,7 @@ class Plan:
     steps: tuple[Step, ...]
     roots: tuple[int, ...]
     leaf_of: dict[int, int]
+    arrays: PlanArrays  # the nodes and steps
     entries: float  # entries of all nodes
     written: float  # entries of all leaves
     largest: float  # entries of the largest node
@@ -97,15 +98,6 @@ class Plan:
         used = {node for step in self.steps for node in (step.left, step.right)}
         return [node for node, scope in enumerate(self.scopes) if scope and node not in used]
 
-    @cached_property
-    def arrays(self) -> PlanArrays:
-        """The nodes and steps as arrays."""
-        start, variable = _flattened(self.scopes)
-        summed_start, summed = _flattened([step.summed for step in self.steps])
-        left = np.array([step.left for step in self.steps], dtype=np.int64)
-        right = np.array([step.right for step in self.steps], dtype=np.int64)
-        return PlanArrays(start, variable, left, right, summed_start, summed)
-
 
 def _flattened(
     scopes: Sequence[tuple[int, ...]],
@@ -114,6 +106,36 @@ def _flattened(
     lengths = np.array([len(scope) for scope in scopes], dtype=np.int64)
     variables = np.fromiter(chain.from_iterable(scopes), np.int64, int(lengths.sum()))
     return np.append(0, np.cumsum(lengths)), variables
+
+
+def _priced(
+    scopes: tuple[tuple[int, ...], ...],
+    steps: tuple[Step, ...],
+    roots: tuple[int, ...],
+    leaf_of: dict[int, int],
+    sizes: NDArray[np.int64],
+) -> Plan:
+    """Return a plan with the sizes of its tables and its predicted time."""
+    left = np.array([step.left for step in steps], dtype=np.int64)
+    right = np.array([step.right for step in steps], dtype=np.int64)
+    ranges = (*_flattened(scopes), left, right, *_flattened([step.summed for step in steps]))
+    arrays = PlanArrays(*ranges)
+    wide, joint = table_bits(arrays, sizes)
+    with np.errstate(over="ignore"):
+        entries = np.rint(np.exp2(wide))
+    leaves = entries[: len(scopes) - len(steps)]
+    return Plan(
+        scopes,
+        steps,
+        roots,
+        leaf_of,
+        arrays,
+        float(entries.sum()),
+        float(leaves.sum()),
+        float(entries.max(initial=1.0)),
+        float(leaves.max(initial=1.0)),
+        PASSES * _pass_seconds(arrays, wide, joint),
+    )
 
 
 def make_plan(
@@ -201,6 +223,34 @@ def tree_of(plan: Plan) -> list[tuple[int, int]]:
     return children
 
 
+def plan_within(known: Plan, sizes: NDArray[np.int64]) -> Plan | None:
+    """Return a known plan without the variables that now have one possible value.
+
+    It has the leaves and the steps of the known plan. Some of them have no variables. It is None if
+    a variable with several possible values is missing in the known plan.
+    """
+    arrays, left = known.arrays, known.leaves
+    gone = sizes == 1
+    if not known.leaf_of.keys() >= set(np.flatnonzero(~gone).tolist()):
+        return None
+    scopes, steps = list(known.scopes), list(known.steps)
+    for node in _ranges_with(gone[arrays.variable], arrays.start):
+        scopes[node] = tuple(v for v in scopes[node] if not gone[v])
+        if node >= left:
+            steps[node - left] = steps[node - left]._replace(scope=scopes[node])
+    for step in _ranges_with(gone[arrays.summed], arrays.summed_start):
+        summed = tuple(v for v in steps[step].summed if not gone[v])
+        steps[step] = steps[step]._replace(summed=summed)
+    leaf_of = {v: leaf for v, leaf in known.leaf_of.items() if not gone[v]}
+    return _priced(tuple(scopes), tuple(steps), known.roots, leaf_of, sizes)
+
+
+def _ranges_with(marked: NDArray[np.bool_], start: NDArray[np.int64]) -> list[int]:
+    """Return the ranges of an array that contain a mark."""
+    places = np.flatnonzero(marked)
+    return np.unique(np.searchsorted(start, places, side="right") - 1).tolist()  # type: ignore[no-any-return]
+
+
 def plan_like(
     known: Plan, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
 ) -> Plan | None:
@@ -275,7 +325,6 @@ class _Tree:
         self.steps: list[Step] = []
         self.roots: list[int] = []
         self.leaves = len(scopes)
-        self.seconds = 0.0
 
     def step(self, left: int, right: int, summed: Collection[int]) -> int:
         """Add a step with the axes of a matrix product; return its node."""
@@ -286,28 +335,18 @@ class _Tree:
         self.scopes.append(scope)
         gone = tuple(v for v in together if v in summed)
         self.steps.append(Step(left, right, scope, gone))
-        self.seconds += self.cost(set(one), set(other), set(scope))
         if not scope:
             self.roots.append(len(self.scopes) - 1)
         return len(self.scopes) - 1
 
     def plan(self) -> Plan:
         """Return the plan of all steps."""
-        entries = [float(self.entries(scope)) for scope in self.scopes]
         leaf_of: dict[int, int] = {}
+        entries = [self.entries(scope) for scope in self.scopes[: self.leaves]]
         for leaf in sorted(range(self.leaves), key=entries.__getitem__, reverse=True):
             leaf_of.update(dict.fromkeys(self.scopes[leaf], leaf))
-        return Plan(
-            tuple(self.scopes),
-            tuple(self.steps),
-            tuple(self.roots),
-            leaf_of,
-            sum(entries),
-            sum(entries[: self.leaves]),
-            max(entries, default=1.0),
-            max(entries[: self.leaves], default=1.0),
-            PASSES * self.seconds,
-        )
+        sizes = np.array(self.sizes, dtype=np.int64)
+        return _priced(tuple(self.scopes), tuple(self.steps), tuple(self.roots), leaf_of, sizes)
 
     def entries(self, scope: Iterable[int]) -> int:
         """Return the number of entries of a table."""
@@ -319,9 +358,8 @@ class _Tree:
         if joint <= SMALL_PRODUCTS:
             return _SMALL_SECONDS[0] + _SMALL_SECONDS[1] * joint
         shared = a & b
-        return product_seconds(
-            *map(self.entries, (shared & out, a - b, b - a, shared - out, a, b, out))
-        )
+        parts = (shared & out, a - b, b - a, shared - out, a, b, out)
+        return float(product_seconds(*(float(self.entries(part)) for part in parts)))
 
 
 def natural_scope(
@@ -485,9 +523,44 @@ class _Planner:
 
 
 def product_seconds(
-    matrices: int, rows: int, columns: int, depth: int, left: int, right: int, out: int
-) -> float:
-    """Predict the seconds of a product of stacks of matrices and of reading and writing them."""
+    matrices: Any, rows: Any, columns: Any, depth: Any, left: Any, right: Any, out: Any
+) -> Any:
+    """Predict the seconds of products of stacks of matrices and of reading and writing them.
+
+    All arguments are numbers of entries, or arrays of them.
+    """
     products = matrices * rows * columns * depth
-    thin = max(_BLAS_SECONDS, _THIN_SECONDS / max(min(depth, rows, columns), 1))
+    narrowest = np.minimum(np.minimum(depth, rows), columns)
+    thin = np.maximum(_BLAS_SECONDS, _THIN_SECONDS / np.maximum(narrowest, 1))
     return _STEP_SECONDS + _ENTRY_SECONDS * (left + right + out) + thin * products
+
+
+def table_bits(
+    arrays: PlanArrays, sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return log2 of the entries of every node, and of the numbers that every step multiplies."""
+    bits = np.log2(sizes)
+    wide = _sums(bits[arrays.variable], arrays.start)
+    return wide, wide[len(wide) - len(arrays.left) :] + _sums(
+        bits[arrays.summed], arrays.summed_start
+    )
+
+
+def _sums(numbers: NDArray[np.float64], start: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return sums of ranges of an array, which follow one another."""
+    return np.diff(np.append(0.0, np.cumsum(numbers))[start])  # type: ignore[no-any-return]
+
+
+def _pass_seconds(
+    arrays: PlanArrays, wide: NDArray[np.float64], joint: NDArray[np.float64]
+) -> float:
+    """Predict the seconds of all steps, from `table_bits`."""
+    left, out = wide[arrays.left], wide[len(wide) - len(joint) :]
+    right = np.where(arrays.right >= 0, wide[arrays.right], 0.0)
+    shared = left + right - joint
+    depth = np.minimum(joint - out, shared)
+    exponents = (shared - depth, left - shared, right - shared, depth, left, right, out)
+    with np.errstate(over="ignore"):
+        large = product_seconds(*map(np.exp2, exponents))
+        small = _SMALL_SECONDS[0] + _SMALL_SECONDS[1] * np.exp2(joint)
+    return float(np.where(joint <= SMALL_BITS, small, large).sum())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.exact.ordering import SEARCHED, Order, order_variables, refuse
-from minigibbs.exact.plan import Plan, make_plan, plan_like
+from minigibbs.exact.plan import Plan, make_plan, plan_like, plan_within, table_bits
 from minigibbs.exact.rotation import Rotation
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import shared
@@ -20,6 +21,14 @@ _MUCH_ALIKE = 0.75  # least share of a plan's variables that must be free to reu
 _ORDERS = 8  # plans cached for a graph and those derived from it
 
 Leaves = tuple[tuple[int, ...], ...]  # factors of each leaf, then of no leaf; pairs first
+
+
+class _Latest(NamedTuple):
+    """The latest plan that did not follow another one."""
+
+    rotation: Rotation
+    leaves: Leaves
+    structure: bytes  # digest of the scopes of all factors
 
 
 def prepared_plan(
@@ -37,37 +46,41 @@ def prepared_plan(
     fast. Otherwise the search starts from the latest order.
     """
     model = whole.packed
-    digest = hashlib.blake2b(sizes.tobytes())
+    structure = hashlib.blake2b()
     for array in (model.pair, model.slots["variable"], model.factors["scope_start"]):
-        digest.update(np.ascontiguousarray(array).tobytes())
+        structure.update(np.ascontiguousarray(array).tobytes())
 
     def make() -> tuple[Order, Rotation, Leaves]:
-        latest = shared(graph, "latest order", (), list[Order])
-        plans = shared(graph, "latest plan", draws, list[Rotation])
+        orders = shared(graph, "latest order", (), list[Order])
+        latest = shared(graph, "latest plan", draws, list[_Latest])
         free = int(np.count_nonzero(sizes > 1))
-        if plans and free >= _MUCH_ALIKE * len(plans[0].plan.leaf_of):
-            leaves = _leaves(whole, sizes, latest[0], joint)
-            settled = leaves.pop((), ())
-            known = plans[0].plan if draws else plans[0].use(pace)
-            plan = plan_like(known, tuple(leaves), sizes)
-            fast = _ALIKE * known.seconds
-            if plan is not None and plan.seconds <= fast and plan.made <= most:
-                every = (*leaves.values(), settled)
-                return _order_of(plan, sizes), Rotation(plan, sizes, most), every
+        if latest and free >= _MUCH_ALIKE * len(latest[0].rotation.plan.leaf_of):
+            known = latest[0].rotation.plan if draws else latest[0].rotation.use(pace)
+            own, plan = latest[0].leaves, None
+            if not joint and structure.digest() == latest[0].structure:
+                plan = plan_within(known, sizes)
+            if plan is None:
+                found = _leaves(whole, sizes, orders[0], joint)
+                settled = found.pop((), ())
+                plan, own = plan_like(known, tuple(found), sizes), (*found.values(), settled)
+            if plan is not None and plan.seconds <= _ALIKE * known.seconds and plan.made <= most:
+                return _order_of(plan, sizes), Rotation(plan, sizes, most), own
         scopes = _scopes(whole, sizes) + [np.array([some], dtype=np.int32) for some in joint]
-        order = order_variables(sizes, scopes, most, latest[0] if latest else None)
-        if not latest or len(order.variables) > len(latest[0].variables):
-            latest[:] = [order]
+        order = order_variables(sizes, scopes, most, orders[0] if orders else None)
+        if not orders or len(order.variables) > len(orders[0].variables):
+            orders[:] = [order]
         leaves = _leaves(whole, sizes, order, joint)
         settled = leaves.pop((), ())
         rotation = Rotation(make_plan(order.variables, tuple(leaves), sizes), sizes, most)
         if not draws and len(order.variables) <= SEARCHED:
             rotation.use(pace)
-        if not plans or len(rotation.plan.leaf_of) > len(plans[0].plan.leaf_of):
-            plans[:] = [rotation]
-        return order, rotation, (*leaves.values(), settled)
+        every = (*leaves.values(), settled)
+        if not latest or len(rotation.plan.leaf_of) > len(latest[0].rotation.plan.leaf_of):
+            latest[:] = [_Latest(rotation, every, structure.digest())]
+        return order, rotation, every
 
-    key, known = (digest.digest(), joint, draws), True
+    narrowed = hashlib.blake2b(sizes.tobytes()).digest()
+    key, known = (structure.digest(), narrowed, joint, draws), True
 
     def first() -> tuple[Order, Rotation, Leaves]:
         nonlocal known
@@ -97,11 +110,11 @@ def plan_keeping(
 
 def _order_of(plan: Plan, sizes: NDArray[np.int64]) -> Order:
     """Return the order in which a plan sums out variables."""
-    variables = tuple(v for step in plan.steps for v in step.summed)
-    cliques = [(*step.scope, *step.summed) for step in plan.steps]
-    products = sum(math.prod(sizes[list(clique)].tolist()) for clique in cliques)
-    width = max(map(len, cliques), default=1) - 1
-    return Order(variables, width, float(products), plan.made)
+    arrays = plan.arrays
+    axes = np.diff(arrays.start)[plan.leaves :] + np.diff(arrays.summed_start)
+    products = np.exp2(table_bits(arrays, sizes)[1]).sum()
+    width = int(axes.max(initial=1)) - 1
+    return Order(tuple(arrays.summed.tolist()), width, float(products), plan.made)
 
 
 def _leaves(

@@ -43,7 +43,8 @@ _TRIAL_SECONDS = 5e-8  # of a rotation, beside what follows
 _WORD_SECONDS = 6e-9  # per word of bits
 _TEMPERATURES = 40
 _ROUNDS = ((6.0, 20.0), (15.0, 30.0))  # inverse temperatures of rounds: new trees, better trees
-_FIRST_SECONDS = 0.02  # seconds of each of the first two rounds; the next two are twice as long
+_FIRST_SECONDS = 0.02  # largest time of each of the first two rounds; the next two take twice that
+_FIRST_SHARE = 1 / 8  # of the time that the search is worth at first, for each of them
 _CROWDED = 1e-8  # seconds per entry if tables do not fit into memory
 
 
@@ -118,15 +119,17 @@ class _Search:
         self.best_rows = self.rows.copy()
         self.seconds = self._price(0.0)
         self.made = self._made()
-        self.spent, self.rounds = 0.0, 0
+        self.spent, self.rounds, self.first = 0.0, 0, _FIRST_SECONDS
         self.stale, self.before = False, self.seconds  # whether the latest rounds saved little
 
     def run(self, uses: int, pace: float) -> None:
         """Anneal in rounds from the best tree so far, while the search saves time in all uses."""
         trial = _TRIAL_SECONDS + _WORD_SECONDS * self.words
         allowed = self.spent + _allowed()
+        if self.rounds == 0:
+            self.first = min(_FIRST_SECONDS, _FIRST_SHARE * self._worth(uses, pace))
         while True:
-            lasts = _FIRST_SECONDS * 2.0 ** (self.rounds // len(_ROUNDS))
+            lasts = self.first * 2.0 ** (self.rounds // len(_ROUNDS))
             begun = self.rounds >= len(_ROUNDS)
             if begun and self.spent + lasts > min(self._worth(uses, pace), allowed):
                 return

@@ -24,8 +24,10 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import prepared
 from minigibbs.graph.pruning import Space, all_alive, constraints, counts_left, narrow
 from minigibbs.kernels.support import FOUND, NONE, binding, fold, search
+from minigibbs.system.watch import StopError, Watch, current
 
 _NARROW = 32 * 2**20  # bytes of messages up to which states are drawn by elimination
+_TREE_SHARE = 0.2  # share of the time in which the tree of the hard constraints is made
 _MANY = 20_000  # number of variables beyond which a search is tried first
 _MOST_VISITS = 100_000_000  # table entries that the search for a first state reads
 _MORE_VISITS = 100_000_000  # table entries that the searches for further chains read
@@ -95,12 +97,21 @@ class Support:
         return None if len(self.graph) > _MANY else self._narrow_tree()
 
     def _narrow_tree(self) -> EliminationTree | None:
-        """Return the tree of the hard constraints after its upward pass, if its width is low."""
+        """Return the tree of the hard constraints after its upward pass, if its width is low.
+
+        It is given up after a share of the time that is left.
+        """
         try:
-            tree = EliminationTree.ordered(zeros_alone(self.graph), _NARROW / 8)
+            with Watch(_TREE_SHARE * current().left) as own:
+                tree = EliminationTree.ordered(zeros_alone(self.graph), _NARROW / 8)
+                total = tree.upward()
         except TooLargeError:
             return None
-        if tree.upward() == -math.inf:
+        except StopError:  # of the inner watch, unless the whole call must end
+            if own.signal:
+                raise
+            return None
+        if total == -math.inf:
             raise _impossible(self.graph, "")
         return tree
 

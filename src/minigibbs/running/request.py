@@ -445,8 +445,12 @@ def start_states(
         dispersed = start == DISPERSED and 1 < chains <= MOST_DISPERSED
         fill = _filling(graph, _dispersed if dispersed else _marks)
         pieces = [(states[first : first + SEEDED], first) for first in range(0, chains, SEEDED)]
-        with ThreadPoolExecutor(1 if len(graph.hard) else None) as pool:
-            list(pool.map(lambda piece: fill(piece[0], graph, piece[1], seed), pieces))
+        if len(graph.hard):  # in this thread, where the time limit of the call is known
+            for piece, first in pieces:
+                fill(piece, graph, first, seed)
+        else:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda piece: fill(piece[0], graph, piece[1], seed), pieces))
         states[:, clamped] = graph.evidence[clamped]
         if dispersed:
             _replace_hopeless(states, graph, seed)
