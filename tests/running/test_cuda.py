@@ -275,6 +275,11 @@ def test_lattices_of_bits_compile_for_a_gpu(name):
     text = ptx(stencils.sweep_color(pattern), *arrays, *[number] * 3, *NUMBERS, number, words)
     assert ".local" not in text
     sums, counts = matrix(number), row(number)
+    together = stencils.sweep_together(pattern)
+    after = (*[number] * 4, matrix(types.uint32), counts, words)
+    text = ptx(together, *arrays, *[number] * 3, *NUMBERS[:2], *after)
+    assert ".local" not in text
+    assert "cudaCGSynchronize" in text
     count = stencils.count_pairs(pattern)
     ptx(count, sides, sides, words, words, words, number, number, words, counts, sums)
 

@@ -245,27 +245,20 @@ def _compare(levels, level, digits, bits, undecided, new):
 
 
 @cache
-def sweep_color(pattern: Pattern) -> Any:
-    """Return a kernel that updates all sites of one color, 32 sites of one chain per thread.
+def _updated(pattern: Pattern) -> Any:
+    """Return a function that updates 32 sites of several chains, and counts the changed values.
 
     `threshold` has the upper halves of the levels' thresholds, then their lower halves.
     """
     find, count, levels = _opened(pattern), _counted(pattern), pattern.levels
-    axes, clamped, colors = len(pattern.factor), pattern.clamped, pattern.colors
+    clamped, colors = pattern.clamped, pattern.colors
 
-    @entry
-    def sweep_words(
-        sides, strides, threshold, sign, none, free, rows, words, color,
-        seed0, seed1, sweep, chains, x,
+    @inlined
+    def update(
+        level, digits, at, sides, strides, threshold, sign, none, free, rows, words, color, item,
+        key0, key1, sweep, chain, step, chains, x,
     ):  # fmt: skip
-        level = cuda.local.array(levels, np.uint32)
-        digits = cuda.local.array(levels, np.uint32)
-        at = cuda.local.array(axes, np.uint32)
-        rows, words, color = np.uint32(rows), np.uint32(words), np.uint32(color)
-        key0, key1, units = np.uint32(seed0), np.uint32(seed1), np.uint32(rows * words)
-        item, chain = np.uint32(cuda.grid(2)[0]), cuda.grid(2)[1]
-        if item >= units:
-            return
+        units, changes = np.uint32(rows * words), np.int64(0)
         row, word, phase, valid, site = find(item, color, rows, words, sides, at)
         unit, own = Unit(row, word, phase, at), np.uint32(np.uint32(color * units) + item)
         if clamped:
@@ -294,12 +287,101 @@ def sweep_color(pattern: Pattern) -> Any:
                     draw += 1
                 half += 1
             place = np.uint64(start + np.uint64(own))
+            old = x[place]
             if clamped:
-                new = np.uint32(new | np.uint32(x[place] & ~valid))
+                new = np.uint32(new | np.uint32(old & ~valid))
+            changes += cuda.popc(np.uint32(old ^ new))
             x[place] = new
-            chain += cuda.gridsize(2)[1]
+            chain += step
+        return changes
+
+    return update
+
+
+@cache
+def sweep_color(pattern: Pattern) -> Any:
+    """Return a kernel that updates all sites of one color, 32 sites of one chain per thread."""
+    update, levels, axes = _updated(pattern), pattern.levels, len(pattern.factor)
+
+    @entry
+    def sweep_words(
+        sides, strides, threshold, sign, none, free, rows, words, color,
+        seed0, seed1, sweep, chains, x,
+    ):  # fmt: skip
+        level = cuda.local.array(levels, np.uint32)
+        digits = cuda.local.array(levels, np.uint32)
+        at = cuda.local.array(axes, np.uint32)
+        rows, words, color = np.uint32(rows), np.uint32(words), np.uint32(color)
+        item, chain = np.uint32(cuda.grid(2)[0]), cuda.grid(2)[1]
+        if item < np.uint32(rows * words):
+            update(
+                level, digits, at, sides, strides, threshold, sign, none, free, rows, words, color,
+                item, np.uint32(seed0), np.uint32(seed1), sweep, chain, cuda.gridsize(2)[1],
+                chains, x,
+            )  # fmt: skip
 
     return sweep_words
+
+
+@inlined
+def _add_ones(planes, place, ones):
+    """Add a word of bits to bit-sliced counters."""
+    plane = 0
+    while ones != _NONE and plane < PLANES:
+        old = planes[plane, place]
+        planes[plane, place] = np.uint32(old ^ ones)
+        ones = np.uint32(old & ones)
+        plane += 1
+
+
+@cache
+def sweep_together(pattern: Pattern) -> Any:
+    """Return a kernel that makes many sweeps; the whole grid waits after each color.
+
+    Sweeps before `noting`, and the last one of every `noting`, add their changes to `changed`.
+    If `counting`, values after each sweep are added to the counters of `planes`.
+    """
+    update, levels, axes = _updated(pattern), pattern.levels, len(pattern.factor)
+    colors = pattern.colors
+
+    @entry
+    def sweep_words_together(
+        sides, strides, threshold, sign, none, free, rows, words, noting, seed0, seed1,
+        sweep, sweeps, counting, chains, planes, changed, x,
+    ):  # fmt: skip
+        level = cuda.local.array(levels, np.uint32)
+        digits = cuda.local.array(levels, np.uint32)
+        at = cuda.local.array(axes, np.uint32)
+        everyone = cuda.cg.this_grid()
+        rows, words, changes = np.uint32(rows), np.uint32(words), np.int64(0)
+        first, chain = cuda.grid(2)
+        across, along = cuda.gridsize(2)
+        key0, key1, units = np.uint32(seed0), np.uint32(seed1), np.uint32(rows * words)
+        for now in range(sweep, sweep + sweeps):
+            weight = noting if now % noting == noting - 1 else 0
+            weight = 1 if now < noting else weight
+            color = _NONE
+            while color < colors:
+                item = np.uint32(first)
+                while item < units:
+                    moved = update(
+                        level, digits, at, sides, strides, threshold, sign, none, free, rows,
+                        words, color, item, key0, key1, now, chain, along, chains, x,
+                    )  # fmt: skip
+                    changes += weight * moved
+                    own, some = np.uint32(np.uint32(color * units) + item), chain
+                    while counting and some < chains:
+                        start = np.uint64(some) * np.uint64(np.uint32(colors * units))
+                        place = np.uint64(start + np.uint64(own))
+                        _add_ones(planes, place, x[place])
+                        some += along
+                    item = np.uint32(item + np.uint32(across))
+                everyone.sync()
+                color = np.uint32(color + _ONE)
+        if changes:
+            cuda.atomic.add(changed, (first + across * chain) % len(changed), changes)
+
+    return sweep_words_together
 
 
 def _summed(pattern: Pattern, k: int, before: Any) -> Any:
