@@ -105,6 +105,18 @@ POINTS = {  # storage of values, and threads of a warp
 }
 
 
+def chosen(chains):
+    """Return the options of a run."""
+    return {
+        "sweeps": SWEEPS,
+        "warmup": WARMUP,
+        "chains": chains,
+        "seed": SEED,
+        "scan": "chromatic",
+        "observe": {"ones": "count"},
+    }
+
+
 def write_case(folder, name, file=None, **changes):
     graph, sampler, chains, walkers = CASES[name]
     arrays: list[np.ndarray] = []
@@ -123,14 +135,7 @@ def write_case(folder, name, file=None, **changes):
         "points": POINTS.get(name, {}),
         "record": EVERYTHING,
         "record_options": {"chains": chains},
-        "options": {
-            "sweeps": SWEEPS,
-            "warmup": WARMUP,
-            "chains": chains,
-            "seed": SEED,
-            "scan": "chromatic",
-            "observe": {"ones": "count"},
-        },
+        "options": chosen(chains),
     }
     (folder / f"{file or name}.json").write_text(json.dumps(case | changes))
     np.savez(folder / f"{file or name}.npz", *arrays)
@@ -196,7 +201,9 @@ def test_a_launch_of_many_sweeps_makes_the_same_chains(name, tmp_path):
     """Colors wait for each other within the launch, and values are counted after each sweep."""
     thin, chains = SWEEPS // 2, CASES[name][2]
     rows = {"chains": chains, "thin": thin}
-    write_case(tmp_path, name, record_options=rows, segment=SWEEPS * len(CASES[name][0]))
+    options = {"segment": SWEEPS * len(CASES[name][0]), "narrow": 0}  # 64-bit numbers of sites
+    options |= {"options": chosen(chains) | {"observe": {"m": "magnetization"}}}  # counted in bits
+    write_case(tmp_path, name, record_options=rows, **options)
     done = simulate(tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     found = mg.load(tmp_path / f"{name}.run")
@@ -204,6 +211,7 @@ def test_a_launch_of_many_sweeps_makes_the_same_chains(name, tmp_path):
     np.testing.assert_array_equal(found.draws, every.draws[:, thin - 1 :: thin])
     np.testing.assert_array_equal(found.state, every.state)
     np.testing.assert_allclose(found.marginals, every.marginals, atol=1e-12)
+    np.testing.assert_allclose(found.observables["m"].series, 2.0 * found.draws.mean(axis=2) - 1.0)
     assert found.info.changed == pytest.approx(every.info.changed, abs=0.15)
 
 

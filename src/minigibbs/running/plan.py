@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.domains import require_numbers
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
@@ -88,6 +89,8 @@ class Plan:
     def drawn(self) -> NDArray[np.int32]:
         """The variables whose draws are recorded; empty without draws."""
         every = len(self.graph) if "draws" in self.kept else 0
+        if self.variables is None:
+            require_numbers(every)
         return np.arange(every, dtype=np.int32) if self.variables is None else self.variables
 
     @cached_property

@@ -26,6 +26,7 @@ from minigibbs.samplers.chromatic.stencil_bits import StencilBits
 _ADDING = 1 << 15  # threads that count the pairs of a chain
 _READ_BYTES = 1 << 28  # bytes of states per transfer to or from the host
 _MOST_WORDS = 2**31 - 1  # most words of a chain
+_NARROW = 1 << 32  # most sites whose numbers have 32 bits
 _TOGETHER = 1 << 18  # words of a color, of all chains, up to which a launch makes many sweeps
 _MOST_SWEEPS = 128  # of a launch
 
@@ -34,6 +35,7 @@ class CudaStencil(CudaWords):
     """Spins of a lattice, 32 sites of a color per word: x[chain and unit] on the device."""
 
     kernels_name = "cuda_stencil"
+    counts_ones = True
     data: StencilBits
 
     def __init__(self, plan: Plan, data: StencilBits) -> None:
@@ -64,7 +66,8 @@ class CudaStencil(CudaWords):
     def _spreads(self) -> bool:
         """Whether records need states as one byte per site."""
         several = (measure.sums for measure in self.plan.measures)
-        return self.draws or any(sums is None or sums.terms is not None for sums in several)
+        bits = (sums is not None and (sums.terms is None or sums.ones) for sums in several)
+        return self.draws or not all(bits)
 
     def _step(self) -> int:
         """Return how many chains' states are copied to or from the host at a time."""
@@ -262,6 +265,9 @@ class CudaStencil(CudaWords):
             self.count_sums(record)
         if self.observing.of_energy:
             self.observe_energies(record)
+        if self.observing.of_ones:
+            count = self._by_unit(self.own.count_ones, self.chains, min(self.units, _ADDING))
+            count(self.x, self.units, record, self.observing.ones)
 
     def _observe(self) -> None:
         self._spread()
@@ -332,6 +338,7 @@ def pattern_of(own: Any, data: StencilBits) -> Any:
         signed=len(data.sign) > 0,
         absent=len(data.absent) > 0,
         clamped=len(data.free) > 0,
+        wide=math.prod(sides) > _NARROW,
     )
 
 

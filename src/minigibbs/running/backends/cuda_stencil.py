@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigibbs.kernels.philox import chain_bits, quad_bits
+from minigibbs.kernels.philox import chain_bits, quad_bits, site_bits, site_draw
 from minigibbs.running.backends.device.toolchain import cuda, entry, inlined
 from minigibbs.samplers.chromatic.first import START_DRAW, value_of
 from minigibbs.samplers.chromatic.lattice import (
@@ -52,6 +52,7 @@ class Pattern(NamedTuple):
     signed: bool  # some couplings are negative
     absent: bool  # some couplings are 0
     clamped: bool  # some sites are clamped
+    wide: bool  # numbers of sites may exceed 32 bits
 
 
 class Unit(NamedTuple):
@@ -131,6 +132,7 @@ def _neighbors(pattern: Pattern, d: int) -> Any:
 def _opened(pattern: Pattern) -> Any:
     """Return a function that computes a unit's position, valid sites and first site index."""
     axes, colors, factor, whole = len(pattern.factor), pattern.colors, pattern.factor, pattern.whole
+    wide = pattern.wide
 
     @inlined
     def find(item, color, rows, words, sides, at):
@@ -153,7 +155,10 @@ def _opened(pattern: Pattern) -> Any:
         if not whole:
             count = (np.int64(side) - np.int64(phase) + colors - 1) // colors
             valid = valid_bits(count, np.int64(word))
-        site = np.uint32(np.uint32(row * side) + np.uint32(phase + np.uint32(colors * BITS * word)))
+        along = np.uint32(phase + np.uint32(colors * BITS * word))
+        site = np.uint32(np.uint32(row * side) + along)
+        if wide:
+            site = np.uint64(np.uint64(row) * np.uint64(side) + np.uint64(along))
         return row, word, phase, valid, site
 
     return find
@@ -252,6 +257,7 @@ def _updated(pattern: Pattern) -> Any:
     """
     find, count, levels = _opened(pattern), _counted(pattern), pattern.levels
     clamped, colors = pattern.clamped, pattern.colors
+    bits_of = site_bits if pattern.wide else quad_bits
 
     @inlined
     def update(
@@ -277,9 +283,7 @@ def _updated(pattern: Pattern) -> Any:
                     FIRST_DRAW + (half + 1) * (HALF // QUAD),
                 )
                 while draw < end and undecided != _NONE:
-                    a, b, c, d = quad_bits(
-                        key0, key1, np.uint32(chain), site, sweep, np.uint32(draw)
-                    )
+                    a, b, c, d = bits_of(key0, key1, np.uint32(chain), site, sweep, np.uint32(draw))
                     undecided, new = _compare(levels, level, digits, a, undecided, new)
                     undecided, new = _compare(levels, level, digits, b, undecided, new)
                     undecided, new = _compare(levels, level, digits, c, undecided, new)
@@ -458,6 +462,21 @@ def count_pairs(pattern: Pattern) -> Any:
     return count_words
 
 
+@entry
+def count_ones(x, units, record, ones):
+    """Add the number of ones of each chain to ones[record, 0, chain]."""
+    first, chain = cuda.grid(2)
+    across, along = cuda.gridsize(2)
+    while chain < ones.shape[2]:
+        item, total = first, np.int64(0)
+        while item < units:
+            total += cuda.popc(x[chain * units + item])
+            item += across
+        if total:
+            cuda.atomic.add(ones, (record, 0, chain), total)
+        chain += along
+
+
 @entry(fastmath=False)
 def add_energies(sums, pairs, strength, constant, field, record, energy):
     """Compute energies from satisfied pairs and ones, to energy[record, chain]; clear the sums."""
@@ -492,7 +511,8 @@ def first_words(shape, factor, colors, rows, words, seed0, seed1, free, fixed, c
         while chain < chains:
             new = _NONE
             for k in range(count):
-                bits = chain_bits(key0, key1, chain, site + k * colors, 0, START_DRAW)
+                here = site + k * colors
+                bits = chain_bits(key0, key1, chain, here, 0, site_draw(here, START_DRAW))
                 new = np.uint32(new | np.uint32(np.uint32(value_of(bits, 2)) << np.uint32(k)))
             if len(free):
                 new = np.uint32(np.uint32(new & free[unit]) | np.uint32(fixed[unit] & ~free[unit]))

@@ -32,7 +32,7 @@ from minigibbs.samplers.chromatic.stencil_bits import (
 )
 from minigibbs.samplers.chromatic.tile import Counters, Tile
 
-_WORD = np.uint32(0)
+_WORD, _SITE = np.uint32(0), np.uint64(0)
 _ROOM, _NEAR, _FOUR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST, 4 * ABREAST
 
 
@@ -189,7 +189,7 @@ def _block(data, key0, key1, chain, sweep, color, first, count, x, few):
     """Update up to 16 words of a color; return the number of changed sites."""
     up, missing = lanes_of(_NEAR, _WORD), lanes_of(_NEAR, _WORD)
     level, bits = lanes_of(_ROOM, _WORD), lanes_of(_FOUR, _WORD)
-    undecided, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
+    undecided, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _SITE)
     new, below = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
     valid = lanes_of(ABREAST, _WORD)
     units = data.lattice.rows * data.lattice.words
@@ -238,7 +238,7 @@ def sweep_bits(data, key, chain, begin, end, sweep, sweeps, x, few):
 def satisfied_pairs(data, x, begin, end, counts):
     """Add to counts [offset, 2] the satisfied pairs of a range of units, and all of its pairs."""
     up, missing = lanes_of(_NEAR, _WORD), lanes_of(_NEAR, _WORD)
-    valid, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
+    valid, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _SITE)
     units, unit = data.lattice.rows * data.lattice.words, np.int64(begin)
     while unit < end:
         color = unit // units
