@@ -4,6 +4,7 @@ import threading
 from types import SimpleNamespace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -12,6 +13,7 @@ from cuda import core
 from numba.core import types
 from numba.cuda.dispatcher import _Kernel
 
+from minigibbs.running.backends.cuda_group import CudaGroup
 from minigibbs.running.backends.device.launch import Again, blocks_at_once
 
 KINDS = (types.int64, types.UniTuple(types.int32, 2), types.int64, types.float64)
@@ -127,6 +129,33 @@ def test_a_kernel_whose_grid_waits_is_launched_as_a_whole(monkeypatch):
     for number in range(4):
         again(number)
     assert [shape.is_cooperative for shape in shapes] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("marginals", "within", "expected"),
+    [
+        (False, False, [50, 50, 20]),
+        (True, True, [50, 50, 20]),
+        (True, False, [20, 20, 10, 10, 20, 20, 20]),  # a count every 20 updates
+    ],
+)
+def test_launches_end_only_where_something_is_recorded(marginals, within, expected):
+    made, counts = [], []
+    group = SimpleNamespace(
+        _clock=0,
+        every=20,
+        within=within,
+        marginals=marginals,
+        plan=SimpleNamespace(thin=50, observe={}),
+        counts=None,
+        _counted=np.zeros(2, np.int64),
+        _launch=made.append,
+        _count=counts.append,
+        _keep=lambda: None,
+    )
+    CudaGroup._record_until(group, 120)
+    assert made == expected
+    assert len(counts) == (6 if marginals and not within else 0)
 
 
 class Waiting:

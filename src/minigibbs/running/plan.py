@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.checks import total_of
 from minigibbs.graph.domains import require_numbers
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
@@ -130,7 +131,7 @@ class Plan:
     @property
     def values(self) -> int:
         """The sum of the domain sizes."""
-        return int(self.graph.sizes.sum(dtype=np.int64))
+        return total_of(self.graph.sizes)
 
     @property
     def records(self) -> int:
@@ -176,7 +177,7 @@ class Plan:
             check_drawn(variables, len(graph))
             if "draws" not in header["kept"]:
                 raise ValueError("variables are chosen whose draws are not recorded")
-        values = int(graph.sizes.sum(dtype=np.int64))
+        values = total_of(graph.sizes)
         if reference is not None and (
             reference.shape != (values,) or reference.dtype != np.float64
         ):

@@ -408,7 +408,7 @@ class CudaGroup(Group):
         """Run until a clock; count and record when due."""
         while self._clock < clock:
             before, due = self._clock, min(clock, _next(self._clock, self.plan.thin))
-            if not self.within:
+            if self.marginals and not self.within:
                 due = min(due, _next(self._clock, self.every))
             self._launch(due - self._clock)
             self._clock = due
