@@ -133,7 +133,7 @@ def test_samplers_of_pairs_draw_the_same(sampler):
 WRONG = {
     "shape must be": ((), SQUARE, 1.0, True, "ising"),
     "at least 1; got": ((0, 3), SQUARE, 1.0, True, "ising"),
-    "at most 2,147,483,647 sites": ((2**20, 2**20), SQUARE, 1.0, True, "ising"),
+    "at most 1,099,511,627,776 sites": ((2**20, 2**21), SQUARE, 1.0, True, "ising"),
     "offsets must be integers": ((4, 4), [(1,)], 1.0, True, "ising"),
     "joins every site with itself": ((4, 4), [(0, 4)], 1.0, True, "ising"),
     "joins every pair twice": ((4, 2), [(0, 1)], 1.0, True, "ising"),
@@ -143,6 +143,21 @@ WRONG = {
     "periodic must be": ((4, 4), SQUARE, 1.0, [True], "ising"),
     "kind must be potts or ising": ((4, 4), SQUARE, 1.0, True, "spin"),
 }
+
+
+def test_lattices_of_more_sites_than_can_be_numbered():
+    """Numbers of sites are computed where possible, and refused where they would be stored."""
+    shape = (2**18, 2**18)
+    graph = mg.FactorGraph(np.broadcast_to(2, 2**36), [mg.Stencil(shape, SQUARE, 0.25)])
+    assert graph.free == 2**36
+    assert graph.stats.factors == 2**37
+    assert str(graph) == "<FactorGraph: 68,719,476,736 variables; factors: 137,438,953,472 stencil>"
+    without = mg.FactorGraph
+    for wrong in (lambda: graph.packed, graph.stored, lambda: without(graph.domains, [])):
+        with pytest.raises(mg.TooLargeError):
+            wrong()
+    with pytest.raises(mg.TooLargeError, match="only stencils can have 68,719,476,736 variables"):
+        mg.observables.Magnetization().bind(graph).sums.terms()
 
 
 @pytest.mark.parametrize("message", WRONG)

@@ -196,6 +196,7 @@ def run_case(path):
         base,
         cuda,
         cuda_colors_bits,
+        cuda_colors_stencil,
         cuda_group,
         cuda_ladders,
         cuda_points,
@@ -215,6 +216,7 @@ def run_case(path):
     base.chromatic_layout = lambda *asked: laid  # needs compiled code
     base.Backend.promise = lambda self, plan: base.Promise(self.lanes, "")  # needs compiled code
     cuda_colors_bits._WALKERS = case.get("walkers", cuda_colors_bits._WALKERS)
+    cuda_colors_stencil._NARROW = case.get("narrow", 1 << 32)
     set_points(cuda_points, **case.get("points", {}))
     cuda_ladders._FEW = case.get("few", cuda_ladders._FEW)
     cuda_group._BUFFER_BYTES = case["buffer"]

@@ -270,11 +270,17 @@ def lattices():
 def test_lattices_of_bits_compile_for_a_gpu(name):
     """Levels and thresholds are in registers, because every loop over them is unrolled."""
     pattern = pattern_of(stencils, color_data(mg.Gibbs(), lattices()[name]))
+    pattern = pattern._replace(wide=name == "glass")
     number, words, sides = types.int64, row(types.uint32), row(types.int32)
     arrays = (sides, sides, words, words, words, words)
     text = ptx(stencils.sweep_color(pattern), *arrays, *[number] * 3, *NUMBERS, number, words)
     assert ".local" not in text
     sums, counts = matrix(number), row(number)
+    together = stencils.sweep_together(pattern)
+    after = (*[number] * 4, matrix(types.uint32), counts, words)
+    text = ptx(together, *arrays, *[number] * 3, *NUMBERS[:2], *after)
+    assert ".local" not in text
+    assert "cudaCGSynchronize" in text
     count = stencils.count_pairs(pattern)
     ptx(count, sides, sides, words, words, words, number, number, words, counts, sums)
 
@@ -286,6 +292,7 @@ def test_states_of_lattices_compile_for_a_gpu():
     ptx(stencils.pack_words, *where, matrix(types.uint8), number, words)
     ptx(stencils.unpack_words, *where, words, *[number] * 4, states)
     ptx(stencils.flush_planes, *where, matrix(types.uint32), row(number), number, matrix(number))
+    ptx(stencils.count_ones, words, number, number, types.Array(number, 3, "C"))
     sums, real = matrix(number), types.float64
     terms = (row(number), row(real), real, real)
     ptx(stencils.add_energies, sums, *terms, number, matrix(real))

@@ -105,6 +105,18 @@ POINTS = {  # storage of values, and threads of a warp
 }
 
 
+def chosen(chains):
+    """Return the options of a run."""
+    return {
+        "sweeps": SWEEPS,
+        "warmup": WARMUP,
+        "chains": chains,
+        "seed": SEED,
+        "scan": "chromatic",
+        "observe": {"ones": "count"},
+    }
+
+
 def write_case(folder, name, file=None, **changes):
     graph, sampler, chains, walkers = CASES[name]
     arrays: list[np.ndarray] = []
@@ -123,14 +135,7 @@ def write_case(folder, name, file=None, **changes):
         "points": POINTS.get(name, {}),
         "record": EVERYTHING,
         "record_options": {"chains": chains},
-        "options": {
-            "sweeps": SWEEPS,
-            "warmup": WARMUP,
-            "chains": chains,
-            "seed": SEED,
-            "scan": "chromatic",
-            "observe": {"ones": "count"},
-        },
+        "options": chosen(chains),
     }
     (folder / f"{file or name}.json").write_text(json.dumps(case | changes))
     np.savez(folder / f"{file or name}.npz", *arrays)
@@ -147,7 +152,7 @@ def simulated(tmp_path_factory):
     return {name: mg.load(folder / f"{name}.run") for name in CASES}
 
 
-def on_the_cpu(name):
+def on_the_cpu(name, **options):
     graph, sampler, chains, _ = CASES[name]
     return sample(
         graph,
@@ -157,9 +162,9 @@ def on_the_cpu(name):
         chains=chains,
         seed=SEED,
         scan="chromatic",
-        record=EVERYTHING,
         observe={"ones": "count"},
         progress=False,
+        **({"record": EVERYTHING} | options),
     )
 
 
@@ -189,6 +194,25 @@ def test_energies_that_a_progress_bar_looks_at_are_those_recorded(tmp_path):
     np.testing.assert_array_equal(live, found.energy)
     expected = on_the_cpu("few").energy[:, 2::3]
     np.testing.assert_allclose(live, expected, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["stencil", "stencil-words"])
+def test_a_launch_of_many_sweeps_makes_the_same_chains(name, tmp_path):
+    """Colors wait for each other within the launch, and values are counted after each sweep."""
+    thin, chains = SWEEPS // 2, CASES[name][2]
+    rows = {"chains": chains, "thin": thin}
+    options = {"segment": SWEEPS * len(CASES[name][0]), "narrow": 0}  # 64-bit numbers of sites
+    options |= {"options": chosen(chains) | {"observe": {"m": "magnetization"}}}  # counted in bits
+    write_case(tmp_path, name, record_options=rows, **options)
+    done = simulate(tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = mg.load(tmp_path / f"{name}.run")
+    every = on_the_cpu(name)
+    np.testing.assert_array_equal(found.draws, every.draws[:, thin - 1 :: thin])
+    np.testing.assert_array_equal(found.state, every.state)
+    np.testing.assert_allclose(found.marginals, every.marginals, atol=1e-12)
+    np.testing.assert_allclose(found.observables["m"].series, 2.0 * found.draws.mean(axis=2) - 1.0)
+    assert found.info.changed == pytest.approx(every.info.changed, abs=0.15)
 
 
 @pytest.mark.parametrize("name", ["few", "words", "clamped", "walk", "tails", "stencil"])

@@ -2,7 +2,9 @@
 
 import threading
 from types import SimpleNamespace
+from typing import ClassVar
 
+import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -11,7 +13,8 @@ from cuda import core
 from numba.core import types
 from numba.cuda.dispatcher import _Kernel
 
-from minigibbs.running.backends.device.launch import Again
+from minigibbs.running.backends.cuda_group import CudaGroup
+from minigibbs.running.backends.device.launch import Again, blocks_at_once
 
 KINDS = (types.int64, types.UniTuple(types.int32, 2), types.int64, types.float64)
 
@@ -81,7 +84,6 @@ def test_launches_without_a_number(started):
     "kernel",
     [
         fake_kernel(debug=True),
-        fake_kernel(cooperative=True),
         fake_kernel(extensions=[object()]),
         fake_kernel(argument_types=KINDS[:2]),
         SimpleNamespace(),
@@ -117,3 +119,66 @@ def test_another_thread_launches_by_numba(started):
     again(2)
     assert [call[2] for call in launch.calls] == [0, 0, 1]
     assert [words[3] for _, words in started] == [2]
+
+
+def test_a_kernel_whose_grid_waits_is_launched_as_a_whole(monkeypatch):
+    shapes = []
+    monkeypatch.setattr(core, "LaunchConfig", lambda **given: SimpleNamespace(**given))
+    monkeypatch.setattr(core, "launch", lambda stream, shape, *rest: shapes.append(shape))
+    again = Again(Launch(fake_kernel(cooperative=True)), (7, (1, 2)), (0.5,))
+    for number in range(4):
+        again(number)
+    assert [shape.is_cooperative for shape in shapes] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("marginals", "within", "expected"),
+    [
+        (False, False, [50, 50, 20]),
+        (True, True, [50, 50, 20]),
+        (True, False, [20, 20, 10, 10, 20, 20, 20]),  # a count every 20 updates
+    ],
+)
+def test_launches_end_only_where_something_is_recorded(marginals, within, expected):
+    made, counts = [], []
+    group = SimpleNamespace(
+        _clock=0,
+        every=20,
+        within=within,
+        marginals=marginals,
+        plan=SimpleNamespace(thin=50, observe={}),
+        counts=None,
+        _counted=np.zeros(2, np.int64),
+        _launch=made.append,
+        _count=counts.append,
+        _keep=lambda: None,
+    )
+    CudaGroup._record_until(group, 120)
+    assert made == expected
+    assert len(counts) == (6 if marginals and not within else 0)
+
+
+class Waiting:
+    """A kernel whose grid waits, which Numba compiles at its first launch."""
+
+    overloads: ClassVar[dict] = {}
+
+    def __init__(self, compiled):
+        self.compiled = compiled
+
+    def __getitem__(self, shape):
+        if isinstance(self.compiled, Exception):
+            raise self.compiled
+        return Launch(self.compiled)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "expected"),
+    [
+        (fake_kernel(max_cooperative_grid_blocks=lambda threads: 10 * threads[0]), 640),
+        (fake_kernel(), 0),
+        (RuntimeError("no library of barriers"), 0),
+    ],
+)
+def test_numba_tells_how_many_blocks_fit_at_once(compiled, expected):
+    assert blocks_at_once(Waiting(compiled), (64, 1), (7, (1, 2), 0.5)) == expected

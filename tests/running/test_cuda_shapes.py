@@ -59,6 +59,13 @@ def test_a_folded_axis_has_all_its_blocks(chains, variables):
         assert across <= grid[1] * grid[2] < across + grid[2]  # fewer than one more per layer
 
 
+@pytest.mark.parametrize(
+    ("items", "grid"), [((999, 1), (8, 1)), ((256, 9), (2, 6)), ((9**6, 9), (12, 1))]
+)
+def test_a_grid_whose_blocks_wait_for_each_other_is_limited(items, grid):
+    assert launch_shape(items, (THREADS, 1), most=12) == (grid, (THREADS, 1))
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_launch_has_a_block_at_least(count):
     assert launch_shape(count, 32) == ((1,), (32,))

@@ -99,6 +99,7 @@ def kernels():
         small.add_level_energies: (terms, slots, number, counts, x),
         small.find_best: (counts, first, first),
         small.keep_best: (first, slots, places, x, x),
+        stencil.count_ones: (words, number, number, array(of.int64, 3)),
         stencil.add_energies: (counts, first, reals, of.float64, of.float64, number, energy),
         cuda_sums.count_values: (bits, places, first, pieces, number, number, number, kept),
         cuda_sums.begin_sums: (places, kept),

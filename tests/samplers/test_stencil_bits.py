@@ -11,9 +11,10 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.kernels.philox import key_of
 from minigibbs.results import modes
+from minigibbs.samplers.chromatic.first import _fill
 from minigibbs.samplers.chromatic.lattice import lattice_of
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits, threshold
-from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
+from minigibbs.samplers.chromatic.stencil_tiles import StencilTile, sweep_bits
 from minigibbs.samplers.registry import color_data
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import plain_philox
@@ -140,6 +141,44 @@ def test_sweeps_are_what_the_definition_says(graph):
     state = np.random.default_rng(2).integers(0, 2, (1, len(graph)), np.uint8)
     expected = in_plain_python(graph, state[0], 7, 2)
     np.testing.assert_array_equal(swept(graph, state, 2)[0], expected)
+
+
+def test_sites_beyond_32_bits():
+    """Words around site 2^32 are drawn as defined; all other words stay 0, and occupy no memory."""
+    side, middle, weight, sweep, chain = 128, 2**25, 0.1, 3, 2
+    shape = (2 * middle + 2, side)
+    graph = mg.FactorGraph(
+        np.broadcast_to(2, math.prod(shape)), [mg.Stencil(shape, SQUARE, weight)]
+    )
+    data, key = stencil_bits(graph), key_of(7)
+    x, words = np.zeros(2 * data.lattice.units, np.uint32), data.lattice.words
+    above = data.lattice.units + (middle + 1) * words  # of color 1: neighbors of row `middle`
+    x[above : above + words] = 2**32 - 1
+    begin, end = (middle - 1) * words, (middle + 1) * words  # of color 0
+    sweep_bits(data, key, chain, begin, end, sweep, 1, x, np.empty(0, np.uint8))
+    for unit in range(begin, end):
+        row, word = divmod(unit, words)
+        first = row * side + row % 2 + 64 * word
+        expected, odds = 0, -4 * weight if row == middle else -8 * weight
+        for bit in range(32):
+            number = 0
+            for plane in range(64):
+                draw = 16 + plane // 4 + 256 * (first >> 32)
+                counter = (chain, first % 2**32, sweep, draw)
+                own = plain_philox(counter, (int(key[0]), int(key[1])))[plane % 4]
+                number = 2 * number + (int(own) >> bit & 1)
+            expected |= (number < threshold(odds)) << bit
+        assert x[unit] == expected
+    assert x[begin - 1] == x[end] == 0
+
+
+def test_first_states_beyond_32_bits():
+    key, states, first = key_of(5), np.zeros((2, 2**32 + 3), np.uint8), 2**32 - 1
+    _fill(key, first, np.full(4, 2, np.int32), states)
+    for i in range(first, first + 4):
+        counter = (0, i % 2**32, 0, (2**32 - 1 + 256 * (i >> 32)) % 2**32)
+        words = plain_philox(counter, (int(key[0]), int(key[1])))
+        np.testing.assert_array_equal(states[:, i], [int(word) >> 31 for word in words[:2]])
 
 
 def test_thresholds():

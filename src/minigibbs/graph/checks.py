@@ -111,6 +111,26 @@ def is_constant(array: NDArray[Any]) -> bool:
     return array.strides == (0,) and len(array) > 0
 
 
+def some_of(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the first entry if all are stored as one number, else all entries.
+
+    >>> len(some_of(constant(2, 10**9)))
+    1
+    """
+    return array[:1] if is_constant(array) else array
+
+
+def total_of(array: NDArray[np.integer]) -> int:
+    """Return the sum of all entries.
+
+    >>> total_of(constant(2, 10**9))
+    2000000000
+    """
+    if is_constant(array):
+        return len(array) * int(array[0])
+    return int(array.sum(dtype=np.int64))
+
+
 def call_own(function: Callable[..., Any], arguments: Iterable[Any], what: str) -> Any:
     """Call a user's function; convert its exceptions to a `GraphError` that names the function.
 

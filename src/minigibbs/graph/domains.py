@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.errors import GraphError
+from minigibbs.errors import GraphError, TooLargeError
 from minigibbs.graph.checks import as_array, as_list, constant, frozen, is_constant
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 MAX_DOMAIN = 2**31 - 1
-MOST_VARIABLES = 2**31 - 1
+MOST_VARIABLES = 2**31 - 1  # whose numbers are stored, as in factors and observables
+MOST_SITES = 2**40  # of a lattice, whose numbers are computed
 _LABEL_BYTES = 100  # of memory for each label of a variable
 _MOST_COMPARED = 20_000  # names that an error compares with an unknown one
 
@@ -344,6 +345,16 @@ class Domains:
         if len(set(row)) != len(row):
             raise GraphError(f"{where}: duplicate labels in {row!r}")
         return row
+
+
+def require_numbers(variables: int) -> None:
+    """Refuse to store the numbers of so many variables."""
+    if variables > MOST_VARIABLES:
+        raise TooLargeError(
+            f"only stencils can have {variables:,} variables, more than {MOST_VARIABLES:,}; use "
+            'mg.Gibbs() or mg.PoissonGibbs() with scan="chromatic" and spins with one coupling '
+            "strength per offset, and record energies or the magnetization"
+        )
 
 
 def unknown_name(domains: Domains, name: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.checks import constant, is_constant
-from minigibbs.graph.domains import MOST_VARIABLES, domains_from_header, domains_header
+from minigibbs.graph.domains import MOST_SITES, domains_from_header, domains_header
 from minigibbs.graph.factors import KINDS
 from minigibbs.graph.graph import FactorGraph
 
@@ -60,8 +60,8 @@ def _repeated(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[s
     count = header.get(_COUNT)
     if count is None:
         return {}
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MOST_VARIABLES:
-        raise ValueError(f"{_COUNT} must be an integer from 1 to {MOST_VARIABLES}, got {count!r}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MOST_SITES:
+        raise ValueError(f"{_COUNT} must be an integer from 1 to {MOST_SITES}, got {count!r}")
     own = {name: np.asarray(arrays[name]) for name in _PER_VARIABLE}
     return {
         name: constant(int(array[0]), count)

@@ -10,8 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import Frozen, as_array, as_list, constant, frozen, is_constant
-from minigibbs.graph.domains import Domains, Grid
+from minigibbs.graph.checks import (
+    Frozen,
+    as_array,
+    as_list,
+    constant,
+    frozen,
+    is_constant,
+    some_of,
+)
+from minigibbs.graph.domains import Domains, Grid, require_numbers
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.factors.stencil import Stencil
@@ -115,6 +123,8 @@ class FactorGraph(Frozen):
                 )
             groups[number] = group.resolve(domains, number)
             groups[number].check_domains(domains, number)
+        if not any(isinstance(group, Stencil) for group in groups):
+            require_numbers(len(domains))
         if evidence is None:
             clamped = constant(FREE, len(domains))
             if not is_constant(domains.sizes):
@@ -136,6 +146,8 @@ class FactorGraph(Frozen):
     @cached_property
     def free(self) -> int:
         """Number of variables that are not clamped."""
+        if is_constant(self.evidence):
+            return len(self) if self.evidence[0] == FREE else 0
         return int(np.count_nonzero(self.evidence == FREE))
 
     @property
@@ -312,7 +324,11 @@ class FactorGraph(Frozen):
         if states.ndim not in (1, 2) or states.shape[-1] != len(self):
             raise GraphError(f"{rule}; got shape {states.shape}")
         rows = np.atleast_2d(states)
-        if ((rows < 0) | (rows >= self.sizes)).any():
+        if is_constant(self.sizes):  # makes no array of a larger type
+            wrong = rows.size > 0 and not 0 <= rows.min() <= rows.max() < self.sizes[0]
+        else:
+            wrong = ((rows < 0) | (rows >= self.sizes)).any()
+        if wrong:
             row, variable = np.argwhere((rows < 0) | (rows >= self.sizes))[0]
             raise GraphError(
                 f"{self.domains.describe(int(variable))}: a state must hold values from 0 to "
@@ -323,7 +339,7 @@ class FactorGraph(Frozen):
     @cached_property
     def state_type(self) -> np.dtype[Any]:
         """The smallest unsigned integer type for all values."""
-        return np.min_scalar_type(int(self.sizes.max()) - 1)
+        return np.min_scalar_type(int(some_of(self.sizes).max()) - 1)
 
     def implicit_energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """Compute the sum of the implicit factors in each row of states."""
@@ -415,6 +431,7 @@ class FactorGraph(Frozen):
 
         if "frame" in vars(self):
             return self.frame.pack(self.factors)
+        require_numbers(len(self))
         sizes, evidence = map(np.ascontiguousarray, (self.sizes, self.evidence))
         return pack(sizes, self.factors, evidence)
 
@@ -608,7 +625,7 @@ class FactorGraph(Frozen):
 
     def __repr__(self) -> str:
         groups = ", ".join(map(_shown, self.factors)) or "none"
-        clamped = int(np.count_nonzero(self.evidence != FREE))
+        clamped = len(self) - self.free
         given = f", {clamped:,} clamped" if clamped else ""
         return f"<FactorGraph: {len(self):,} variables{given}; factors: {groups}>"
 

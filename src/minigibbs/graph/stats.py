@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.checks import some_of
 from minigibbs.graph.factors.base import FREE
 
 if TYPE_CHECKING:
@@ -82,10 +83,10 @@ def compute_stats(graph: FactorGraph) -> Stats:
         return Stats(
             variables=len(graph),
             factors=factors,
-            max_degree=int(degrees.max()),
-            local_energy=float(local.max()),
+            max_degree=int(some_of(degrees).max()),
+            local_energy=float(some_of(local).max()),
             total_energy=total,
-            max_domain=int(graph.sizes.max()),
+            max_domain=int(some_of(graph.sizes).max()),
         )
     spans = factor_spans(graph.rest.packed, graph.evidence)
     factors, total = int(np.count_nonzero(spans)), float(spans.sum())
@@ -107,7 +108,7 @@ def compute_stats(graph: FactorGraph) -> Stats:
         max_degree=int(degrees.max()),
         local_energy=float(graph.local_energies.max()),
         total_energy=float(total),
-        max_domain=int(graph.sizes.max()),
+        max_domain=int(some_of(graph.sizes).max()),
     )
 
 
@@ -117,7 +118,7 @@ def influence(graph: FactorGraph) -> float:
 
     lone = _lone_stencil(graph)
     if lone is not None:
-        return float(lone.local(graph.sizes, graph.evidence)[1].max()) / 2
+        return float(some_of(lone.local(graph.sizes, graph.evidence)[1]).max()) / 2
     pairs = not (graph.implicits or graph.stencils or len(graph.packed.factors))
     found = graph.local_energies / 2 if pairs else influence_at(graph.rest.packed)
     for group in graph.implicits:

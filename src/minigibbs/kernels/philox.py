@@ -17,7 +17,7 @@ ROUNDS = 7
 
 _MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _ADD_0, _ADD_1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
-_S32, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
+_S8, _S32, _LOWER = np.uint64(8), np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def key_of(seed: int) -> NDArray[np.uint32]:
@@ -54,6 +54,19 @@ def quad_bits(key0, key1, quad, variable, sweep, draw):
     """
     high = np.uint32(key1 + np.uint32(sweep >> 32))
     return philox(quad, variable, np.uint32(sweep), draw, key0, high, ROUNDS)
+
+
+@literal
+def site_draw(site, draw):
+    """Add the upper half of a site's number to a draw number, above its lowest byte."""
+    high = np.uint32((np.uint64(site) >> _S32) << _S8)
+    return np.uint32(np.uint32(draw) + high)
+
+
+@literal
+def site_bits(key0, key1, quad, site, sweep, draw):
+    """Return `quad_bits` of a site, an `int64` or `uint64` that may exceed 2^32."""
+    return quad_bits(key0, key1, quad, np.uint32(site), sweep, site_draw(site, draw))
 
 
 @literal

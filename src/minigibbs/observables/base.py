@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.checks import some_of
+from minigibbs.graph.domains import require_numbers
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.answer import Answer
 from minigibbs.system.boundary import checked
@@ -94,6 +96,7 @@ class Sums:
 
     of: Measure  # reads sums instead of a state
     terms: Callable[[], Terms] | None = None  # None: the only sum is the energy, without offset
+    ones: bool = False  # whether the only sum is the number of all variables with value 1
 
 
 @checked(SampleError)
@@ -167,6 +170,7 @@ def plain(
 
 def all_with(values: Sequence[int], count: int) -> Terms:
     """Return the sums that count the variables with each of these values."""
+    require_numbers(count)
     every = np.arange(count, dtype=np.int32)
     ends = count * np.arange(1, len(values) + 1)
     return Terms(np.tile(every, len(values)), np.repeat(np.array(values, np.int64), count), ends)
@@ -174,7 +178,7 @@ def all_with(values: Sequence[int], count: int) -> Terms:
 
 def need_spins(graph: FactorGraph, what: str, instead: str) -> None:
     """Raise an error unless every variable has two values."""
-    wrong = np.flatnonzero(graph.sizes != 2)
+    wrong = np.flatnonzero(some_of(graph.sizes) != 2)
     if len(wrong):
         variable = int(wrong[0])
         raise SampleError(

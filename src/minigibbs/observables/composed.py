@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
-from minigibbs.observables.base import Measure, Observable, Sums, need_number
+from minigibbs.observables.base import Measure, Observable, need_number
 from minigibbs.observables.magnetization import Magnetization
 from minigibbs.observables.own import as_observable
 from minigibbs.system import memory
@@ -69,7 +69,7 @@ def _moments(inner: Measure) -> Measure:
         out[:] = np.hstack([value, np.abs(value), square, square * square])
 
     function = None if inner.function is None else _moments_of(inner.function)
-    sums = inner.sums and Sums(_moments(inner.sums.of), inner.sums.terms)
+    sums = inner.sums and replace(inner.sums, of=_moments(inner.sums.of))
     return Measure(MOMENTS, evaluate, function, inner.parameters, sums)
 
 
@@ -149,7 +149,7 @@ class Histogram(Observable):
         edges = np.linspace(low, high, bins + 1)
         labels = tuple(f"{a:g} to {b:g}" for a, b in itertools.pairwise(edges))
         function = None if inner.function is None else _histogram_of(inner.function)
-        sums = inner.sums and Sums(self._distribution(inner.sums.of), inner.sums.terms)
+        sums = inner.sums and replace(inner.sums, of=self._distribution(inner.sums.of))
         return Measure(labels, evaluate, function, (inner.parameters, low, high, scale), sums)
 
 

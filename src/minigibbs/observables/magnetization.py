@@ -52,7 +52,7 @@ class Magnetization(Observable):
         need_spins(graph, "magnetization", "use mg.observables.PottsOrder() or Count()")
         parameters = (int(self.power), bool(self.absolute), len(graph))
         of = plain(powers_of_means, power_of_mean, parameters, ("",))
-        sums = Sums(of, lambda: all_with([1], len(graph)))
+        sums = Sums(of, lambda: all_with([1], len(graph)), ones=True)
         return plain(magnetizations, magnetization, parameters, ("",), sums)
 
     def expected(self, answer: Answer) -> float | None:

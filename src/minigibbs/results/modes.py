@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.checks import some_of, total_of
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import influence_at
 from minigibbs.kernels.layout import EQUAL, TABLE, Model
@@ -93,12 +94,12 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     -------
     Mode or None
     """
-    if int(run.clock.min()) < int((graph.evidence < 0).sum()):  # not one sweep
+    if int(run.clock.min()) < graph.free:  # not one sweep
         return None
     broken = _broken_symmetry(graph, run)
     if broken is not None:
         return broken
-    total = int(graph.sizes.sum(dtype=np.int64))
+    total = total_of(graph.sizes)
     most = _MOST_EXPANDED if graph.stencils else _MOST_VALUES
     if graph.implicits or total > most or run.state is None:
         return None
@@ -234,7 +235,7 @@ def has_uniform_marginals(graph: FactorGraph) -> bool:
     bool
         False where that is not known.
     """
-    if not len(graph) or (graph.sizes != graph.sizes[0]).any() or (graph.evidence >= 0).any():
+    if graph.free < len(graph) or (some_of(graph.sizes) != graph.sizes[0]).any():
         return False
     if graph.only_stencils:
         return True

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.checks import total_of
+from minigibbs.graph.domains import require_numbers
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
@@ -88,6 +90,8 @@ class Plan:
     def drawn(self) -> NDArray[np.int32]:
         """The variables whose draws are recorded; empty without draws."""
         every = len(self.graph) if "draws" in self.kept else 0
+        if self.variables is None:
+            require_numbers(every)
         return np.arange(every, dtype=np.int32) if self.variables is None else self.variables
 
     @cached_property
@@ -127,7 +131,7 @@ class Plan:
     @property
     def values(self) -> int:
         """The sum of the domain sizes."""
-        return int(self.graph.sizes.sum(dtype=np.int64))
+        return total_of(self.graph.sizes)
 
     @property
     def records(self) -> int:
@@ -173,7 +177,7 @@ class Plan:
             check_drawn(variables, len(graph))
             if "draws" not in header["kept"]:
                 raise ValueError("variables are chosen whose draws are not recorded")
-        values = int(graph.sizes.sum(dtype=np.int64))
+        values = total_of(graph.sizes)
         if reference is not None and (
             reference.shape != (values,) or reference.dtype != np.float64
         ):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from minigibbs._version import __version__
 from minigibbs.exact.support import reach
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
 from minigibbs.results.modes import Mode, has_uniform_marginals, missed_mode
 from minigibbs.results.phases import hidden_phase
@@ -84,7 +85,7 @@ def result(
         model=model,
         drawn=plan.drawn,
         state=_whole([part.state for part in parts]),
-        clamped=plan.graph.evidence >= 0,
+        clamped=_clamped(plan.graph),
         ladder=_ladder(plan, parts, dropped),
         observed=gathered(
             plan, observed, first, records, -(-plan.chains // plan.rows), ended == CONVERGED
@@ -108,9 +109,18 @@ def _described(run: Run, mode: Mode) -> dict[str, Any]:
     return {"variable": name, "size": mode.size, "share": mode.share}
 
 
+def _clamped(graph: FactorGraph) -> NDArray[np.bool_]:
+    """Return whether each variable is clamped; one number if all are free."""
+    if graph.free == len(graph):
+        return np.broadcast_to(np.False_, len(graph))
+    clamped: NDArray[np.bool_] = graph.evidence >= 0
+    return clamped
+
+
 def _whole(states: list[NDArray[Any]]) -> NDArray[Any]:
     """Concatenate all states; do not copy a single array that owns its memory."""
-    alone = len(states) == 1 and states[0].base is None
+    base = states[0].base
+    alone = len(states) == 1 and (base is None or base.nbytes == states[0].nbytes)
     return states[0] if alone else np.concatenate(states)
 
 

@@ -6,6 +6,7 @@ than copying states out of it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -30,14 +31,16 @@ NO_SUMS = Summed(
 )
 
 
-def summed(graph: FactorGraph, measures: tuple[Measure, ...]) -> Summed:
-    """Return all sums of some observables; equal terms are counted once."""
+def summed(
+    graph: FactorGraph, measures: tuple[Measure, ...], without: Collection[int] = ()
+) -> Summed:
+    """Return all sums of observables, except some by index; equal terms are counted once."""
     known: list[tuple[Terms, int]] = []  # with the index of their first sum
     own, count = {}, 0
     if not measures:
         return NO_SUMS
     for number, measure in enumerate(measures):
-        if measure.sums is None or measure.sums.terms is None:
+        if measure.sums is None or measure.sums.terms is None or number in without:
             continue
         terms = measure.sums.terms()
         first = next((first for other, first in known if _alike(terms, other)), count)

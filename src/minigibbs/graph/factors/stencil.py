@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import as_array, frozen
-from minigibbs.graph.domains import MOST_VARIABLES, Domains
+from minigibbs.graph.checks import as_array, frozen, some_of
+from minigibbs.graph.domains import MOST_SITES, Domains, require_numbers
 from minigibbs.graph.factors.base import FREE, LARGEST, Factors, Pairs
 from minigibbs.graph.factors.implicit.base import PAIR_KINDS, read_form
 from minigibbs.system import memory
@@ -192,7 +192,7 @@ class Stencil(Factors):
         Weights are numbers, or arrays of the views' shape.
         """
         size, given = sizes.reshape(self.shape), evidence.reshape(self.shape)
-        plain = bool((sizes > 1).all()) and not (evidence != FREE).any()
+        plain = _plain(sizes, evidence)
         for k in range(len(self.offsets)):
             for here, there in self.pieces(k):
                 weight = self.weight_of(k, here)
@@ -209,7 +209,7 @@ class Stencil(Factors):
         self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Count the varying factors at each variable, and sum their ranges, as read-only arrays."""
-        plain = bool((sizes > 1).all()) and not (evidence != FREE).any()
+        plain = _plain(sizes, evidence)
         if plain and all(self.periodic) and not np.isnan(self.magnitudes).any():
             degree = 2 * int(np.count_nonzero(self.magnitudes))
             total = 2.0 * self.energy_per_weight * float(self.magnitudes.sum())
@@ -228,7 +228,7 @@ class Stencil(Factors):
     def totals(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> tuple[int, float]:
         """Count the varying factors, and sum their ranges."""
         factors, total = 0, 0.0
-        plain = bool((sizes > 1).all()) and not (evidence != FREE).any()
+        plain = _plain(sizes, evidence)
         if plain and not self.uniform and not np.isnan(self.magnitudes).any():
             for k, size in enumerate(self.magnitudes.tolist()):
                 factors += self.count(k) * (size != 0)
@@ -257,6 +257,7 @@ class Stencil(Factors):
             f"expanding a stencil into {pairs:,} pairs",
             'keep it implicit: mg.PoissonGibbs() with scan="chromatic" does',
         )
+        require_numbers(self.variables)
         site = np.arange(self.variables, dtype=np.int32).reshape(self.shape)
         scope, weight, first = np.empty((pairs, 2), np.int32), np.empty(pairs), 0
         partner = np.empty(self.shape, np.int32)
@@ -293,7 +294,7 @@ class Stencil(Factors):
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Raise an error if spins do not have two values."""
-        if self.form == "ising" and (domains.sizes != 2).any():
+        if self.form == "ising" and (some_of(domains.sizes) != 2).any():
             variable = int(np.flatnonzero(domains.sizes != 2)[0])
             raise GraphError(
                 f"stencil group {group}: ising factors need variables with 2 values, but "
@@ -313,6 +314,11 @@ class Stencil(Factors):
             "periodic": np.array(self.periodic, np.bool_),
             "kind": self.form,
         }
+
+
+def _plain(sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> bool:
+    """Return whether every variable is free and has several values."""
+    return bool((some_of(sizes) > 1).all() and (some_of(evidence) == FREE).all())
 
 
 def _spans(side: int, step: int, wraps: bool) -> list[tuple[slice, slice]]:
@@ -336,8 +342,8 @@ def _read_shape(shape: Sequence[int]) -> tuple[int, ...]:
     sides = as_array(shape, "iu", rule)
     if sides.ndim != 1 or not 1 <= len(sides) <= _MOST_AXES or (sides < 1).any():
         raise GraphError(f"{rule}; got {shape!r}")
-    if math.prod(sides.tolist()) > MOST_VARIABLES:
-        raise GraphError(f"stencil: a lattice has at most {MOST_VARIABLES:,} sites; got {shape!r}")
+    if math.prod(sides.tolist()) > MOST_SITES:
+        raise GraphError(f"stencil: a lattice has at most {MOST_SITES:,} sites; got {shape!r}")
     return tuple(sides.tolist())
 
 

@@ -14,9 +14,9 @@ from minigibbs.errors import TooLargeError
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.running.backends.cuda_colors import Launch
 from minigibbs.running.backends.cuda_group import row_ends
-from minigibbs.running.backends.cuda_words import CudaWords
+from minigibbs.running.backends.cuda_words import NOTED, CudaWords
 from minigibbs.running.backends.device.access import load, to_device
-from minigibbs.running.backends.device.launch import Again
+from minigibbs.running.backends.device.launch import Again, blocks_at_once
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
@@ -26,12 +26,16 @@ from minigibbs.samplers.chromatic.stencil_bits import StencilBits
 _ADDING = 1 << 15  # threads that count the pairs of a chain
 _READ_BYTES = 1 << 28  # bytes of states per transfer to or from the host
 _MOST_WORDS = 2**31 - 1  # most words of a chain
+_NARROW = 1 << 32  # most sites whose numbers have 32 bits
+_TOGETHER = 1 << 18  # words of a color, of all chains, up to which a launch makes many sweeps
+_MOST_SWEEPS = 128  # of a launch
 
 
 class CudaStencil(CudaWords):
     """Spins of a lattice, 32 sites of a color per word: x[chain and unit] on the device."""
 
     kernels_name = "cuda_stencil"
+    counts_ones = True
     data: StencilBits
 
     def __init__(self, plan: Plan, data: StencilBits) -> None:
@@ -62,7 +66,8 @@ class CudaStencil(CudaWords):
     def _spreads(self) -> bool:
         """Whether records need states as one byte per site."""
         several = (measure.sums for measure in self.plan.measures)
-        return self.draws or any(sums is None or sums.terms is not None for sums in several)
+        bits = (sums is not None and (sums.terms is None or sums.ones) for sums in several)
+        return self.draws or not all(bits)
 
     def _step(self) -> int:
         """Return how many chains' states are copied to or from the host at a time."""
@@ -85,6 +90,8 @@ class CudaStencil(CudaWords):
         self.device_chains = SimpleNamespace(x=self.cuda.device_array(shape, self.kind))
         self._spread_at = -1
         self.launches = self._parts_of_a_sweep()
+        self.together = self._many_sweeps()
+        self.within = self.marginals and self.together is not None
         if states is None:
             self._place_first_states()
         else:
@@ -122,8 +129,12 @@ class CudaStencil(CudaWords):
     def _by_unit(self, kernel: Any, rows: int, units: int | None = None) -> Any:
         """Configure a kernel with one thread per unit and row, which strides along the rows."""
         units = self.units if units is None else units
+        return configure(kernel, (units, rows), self._block(units))
+
+    def _block(self, units: int) -> tuple[int, int]:
+        """Return the threads of a block: along units, and along rows."""
         across = min(1 << max(units - 1, 0).bit_length(), self.own.THREADS)
-        return configure(kernel, (units, rows), (across, self.own.THREADS // across))
+        return across, self.own.THREADS // across
 
     def _place_first(self) -> None:
         """Do nothing: every variable has two values."""
@@ -139,15 +150,54 @@ class CudaStencil(CudaWords):
             for color in range(lattice.colors)
         ]
 
+    def _many_sweeps(self) -> Callable[[int, bool], None] | None:
+        """Return a function that makes some sweeps in one launch; None if colors are large.
+
+        The sweep of a small color takes less time than its launch.
+        """
+        lattice = self.data.lattice
+        if lattice.units * self.chains > _TOGETHER:
+            return None
+        kernel = self.own.sweep_together(self.pattern)
+        arrays = (*self.sides, self.threshold, self.sign, self.none, self.free)
+        before = (*arrays, lattice.rows, lattice.words, NOTED, *self.key)
+        after = (self.chains, self.planes, self.changed, self.x)
+        shape = self._block(lattice.units)
+        most = blocks_at_once(kernel, shape, (*before, 0, 0, 0, *after))
+        if not most:
+            return None
+        run = configure(kernel, (lattice.units, self.chains), shape, most=most)
+        ready: dict[tuple[int, bool], Again] = {}
+
+        def sweep(sweeps: int, counting: bool) -> None:
+            key = (sweeps, counting)
+            if key not in ready:
+                ready[key] = Again(run, before, (sweeps, int(counting), *after))
+            ready[key](self._sweep)
+            self._sweep += sweeps
+
+        return sweep
+
     def _launch(self, updates: int) -> None:
         """Make this number of updates of every chain; return before they are done."""
-        for _ in range(updates // self.unit):
+        left, counting = updates // self.unit, self.within and self.recording
+        while left and self.together is not None:
+            some = min(left, _MOST_SWEEPS, self.most_noted - self.noted if counting else left)
+            self.together(some, counting)
+            left -= some
+            if counting:
+                self._note_counts(some)
+        for _ in range(left):
             self._sweep_once()
 
     def _count(self, counts: Any) -> None:
         """Count the present values in bit-sliced counters."""
         self.count()
-        self.noted += 1
+        self._note_counts(1)
+
+    def _note_counts(self, sweeps: int) -> None:
+        """Empty the counters before they overflow."""
+        self.noted += sweeps
         if self.noted == self.most_noted:
             self._flush_counts()
 
@@ -215,6 +265,9 @@ class CudaStencil(CudaWords):
             self.count_sums(record)
         if self.observing.of_energy:
             self.observe_energies(record)
+        if self.observing.of_ones:
+            count = self._by_unit(self.own.count_ones, self.chains, min(self.units, _ADDING))
+            count(self.x, self.units, record, self.observing.ones)
 
     def _observe(self) -> None:
         self._spread()
@@ -285,6 +338,7 @@ def pattern_of(own: Any, data: StencilBits) -> Any:
         signed=len(data.sign) > 0,
         absent=len(data.absent) > 0,
         clamped=len(data.free) > 0,
+        wide=math.prod(sides) > _NARROW,
     )
 
 

@@ -11,7 +11,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,7 @@ class CudaGroup(Group):
 
     first_segment = 64
     segment_seconds = 0.1
+    counts_ones: ClassVar[bool] = False  # whether it counts ones for observables; see `Sums`
 
     def __init__(self, plan: Plan, data: Any) -> None:
         super().__init__(plan, 0, plan.chains)
@@ -153,7 +154,7 @@ class CudaGroup(Group):
     def _plan_measures(self) -> int:
         """Choose how many records of observables the device buffers; return their bytes."""
         buffer, by_parts = _BUFFER_BYTES // _OBSERVED, self._observed_parts() > 1
-        self.observing = Observing(self.cuda, self.plan, buffer, by_parts)
+        self.observing = Observing(self.cuda, self.plan, buffer, by_parts, self.counts_ones)
         return self.observing.bytes + self._parts_bytes()
 
     def _observed_parts(self) -> int:
@@ -407,7 +408,7 @@ class CudaGroup(Group):
         """Run until a clock; count and record when due."""
         while self._clock < clock:
             before, due = self._clock, min(clock, _next(self._clock, self.plan.thin))
-            if not self.within:
+            if self.marginals and not self.within:
                 due = min(due, _next(self._clock, self.every))
             self._launch(due - self._clock)
             self._clock = due

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from minigibbs.running.backends.device.access import Device, to_device
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
+from minigibbs.running.sums import summed
 
 _ACROSS = 5  # log2 of the most neighboring words or chains of a block of threads
 _BLOCKS = 1024  # blocks of threads that count sums, if there is enough work
@@ -51,24 +52,34 @@ def share(
 class Observing:
     """Observables of a group's chains, buffered on the device until copied to the host."""
 
-    def __init__(self, cuda: Device, plan: Plan, buffer: int, by_parts: bool) -> None:
+    def __init__(
+        self, cuda: Device, plan: Plan, buffer: int, by_parts: bool, ones: bool = False
+    ) -> None:
         """Plan the contents of a buffer of `buffer` bytes.
 
-        `by_parts`: whether many threads compute each energy.
+        `by_parts`: whether many threads compute each energy. `ones`: whether the group counts the
+        ones of a chain.
         """
         self.cuda, self.plan = cuda, plan
         measures = plan.measures
-        self.summed = plan.summed
+        self.of_ones = {
+            number
+            for number, measure in enumerate(measures)
+            if ones and measure.sums is not None and measure.sums.ones
+        }
+        self.summed = summed(plan.graph, measures, self.of_ones) if self.of_ones else plan.summed
         self.of_energy = {
             number
             for number, measure in enumerate(measures)
             if by_parts and measure.sums is not None and measure.sums.terms is None
         }
-        self.of_states = set(range(len(measures))) - self.of_energy - set(self.summed.own)
-        later = [measures[number].width for number in {*self.of_energy, *self.summed.own}]
+        self.of_sums = {*self.of_energy, *self.of_ones, *self.summed.own}
+        self.of_states = set(range(len(measures))) - self.of_sums
+        later = [measures[number].width for number in self.of_sums]
         self.widest = max(later, default=0)
         record = plan.chains * (4 * len(self.summed.constants) + 8 * self.widest)
-        record += 8 * plan.chains * bool(self.of_energy) + 8 * plan.rows * plan.width
+        record += 8 * plan.chains * (bool(self.of_energy) + bool(self.of_ones))
+        record += 8 * plan.rows * plan.width
         self.room = min(max(buffer // max(record, 1), 1), max(plan.records, 1))
         widths = sum(measures[number].width for number in self.of_states)
         self.bytes = self.room * record + 8 * plan.chains * widths
@@ -95,6 +106,7 @@ class Observing:
         self._later = array(self.room * self.widest * chains, np.float64)
         self.sums = array((self.room, len(self.summed.constants), chains), np.int32)
         self.energies = array((self.room if self.of_energy else 0, 1, chains), np.float64)
+        self.ones = array((self.room if self.of_ones else 0, 1, chains), np.int64)
         self._constants = self.cuda.to_device(self.summed.constants)
         self.averages = array((self.room, plan.rows, plan.width), np.float64)
         self._begin()
@@ -105,6 +117,8 @@ class Observing:
             items = (self.plan.chains, self.sums.shape[0] * self.sums.shape[1])
             begin = configure(self.counting.begin_sums, items, self.counting.THREADS)
             begin(self._constants, self.sums)
+        if self.ones.size:
+            self.ones.copy_to_device(np.zeros(self.ones.shape, np.int64))
 
     def measure_states(self, x: Any) -> None:
         """Measure observables that are not functions of sums, from states x[variable, chain].
@@ -130,11 +144,12 @@ class Observing:
     def fetch(self) -> NDArray[np.float64]:
         """Copy the buffered observables to the host: [record, row, number]."""
         records, threads, chains = self.filled, self.counting.THREADS, self.plan.chains
-        for number in sorted({*self.of_energy, *self.summed.own}):
+        for number in sorted(self.of_sums):
             kernel, parameters, first = self._measures[number]
             width = self.plan.measures[number].width
             values = self._later[: records * width * chains].reshape(records, width, chains)
             sums = self.energies if number in self.of_energy else self.sums
+            sums = self.ones if number in self.of_ones else sums
             run = configure(kernel, (chains, records), threads)
             run(parameters, sums, *self.summed.own.get(number, (0, 1)), records, values)
             self._average(values, 0, first)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigibbs.kernels.philox import chain_bits, quad_bits
+from minigibbs.kernels.philox import chain_bits, quad_bits, site_bits, site_draw
 from minigibbs.running.backends.device.toolchain import cuda, entry, inlined
 from minigibbs.samplers.chromatic.first import START_DRAW, value_of
 from minigibbs.samplers.chromatic.lattice import (
@@ -52,6 +52,7 @@ class Pattern(NamedTuple):
     signed: bool  # some couplings are negative
     absent: bool  # some couplings are 0
     clamped: bool  # some sites are clamped
+    wide: bool  # numbers of sites may exceed 32 bits
 
 
 class Unit(NamedTuple):
@@ -131,6 +132,7 @@ def _neighbors(pattern: Pattern, d: int) -> Any:
 def _opened(pattern: Pattern) -> Any:
     """Return a function that computes a unit's position, valid sites and first site index."""
     axes, colors, factor, whole = len(pattern.factor), pattern.colors, pattern.factor, pattern.whole
+    wide = pattern.wide
 
     @inlined
     def find(item, color, rows, words, sides, at):
@@ -153,7 +155,10 @@ def _opened(pattern: Pattern) -> Any:
         if not whole:
             count = (np.int64(side) - np.int64(phase) + colors - 1) // colors
             valid = valid_bits(count, np.int64(word))
-        site = np.uint32(np.uint32(row * side) + np.uint32(phase + np.uint32(colors * BITS * word)))
+        along = np.uint32(phase + np.uint32(colors * BITS * word))
+        site = np.uint32(np.uint32(row * side) + along)
+        if wide:
+            site = np.uint64(np.uint64(row) * np.uint64(side) + np.uint64(along))
         return row, word, phase, valid, site
 
     return find
@@ -245,27 +250,21 @@ def _compare(levels, level, digits, bits, undecided, new):
 
 
 @cache
-def sweep_color(pattern: Pattern) -> Any:
-    """Return a kernel that updates all sites of one color, 32 sites of one chain per thread.
+def _updated(pattern: Pattern) -> Any:
+    """Return a function that updates 32 sites of several chains, and counts the changed values.
 
     `threshold` has the upper halves of the levels' thresholds, then their lower halves.
     """
     find, count, levels = _opened(pattern), _counted(pattern), pattern.levels
-    axes, clamped, colors = len(pattern.factor), pattern.clamped, pattern.colors
+    clamped, colors = pattern.clamped, pattern.colors
+    bits_of = site_bits if pattern.wide else quad_bits
 
-    @entry
-    def sweep_words(
-        sides, strides, threshold, sign, none, free, rows, words, color,
-        seed0, seed1, sweep, chains, x,
+    @inlined
+    def update(
+        level, digits, at, sides, strides, threshold, sign, none, free, rows, words, color, item,
+        key0, key1, sweep, chain, step, chains, x,
     ):  # fmt: skip
-        level = cuda.local.array(levels, np.uint32)
-        digits = cuda.local.array(levels, np.uint32)
-        at = cuda.local.array(axes, np.uint32)
-        rows, words, color = np.uint32(rows), np.uint32(words), np.uint32(color)
-        key0, key1, units = np.uint32(seed0), np.uint32(seed1), np.uint32(rows * words)
-        item, chain = np.uint32(cuda.grid(2)[0]), cuda.grid(2)[1]
-        if item >= units:
-            return
+        units, changes = np.uint32(rows * words), np.int64(0)
         row, word, phase, valid, site = find(item, color, rows, words, sides, at)
         unit, own = Unit(row, word, phase, at), np.uint32(np.uint32(color * units) + item)
         if clamped:
@@ -284,9 +283,7 @@ def sweep_color(pattern: Pattern) -> Any:
                     FIRST_DRAW + (half + 1) * (HALF // QUAD),
                 )
                 while draw < end and undecided != _NONE:
-                    a, b, c, d = quad_bits(
-                        key0, key1, np.uint32(chain), site, sweep, np.uint32(draw)
-                    )
+                    a, b, c, d = bits_of(key0, key1, np.uint32(chain), site, sweep, np.uint32(draw))
                     undecided, new = _compare(levels, level, digits, a, undecided, new)
                     undecided, new = _compare(levels, level, digits, b, undecided, new)
                     undecided, new = _compare(levels, level, digits, c, undecided, new)
@@ -294,12 +291,101 @@ def sweep_color(pattern: Pattern) -> Any:
                     draw += 1
                 half += 1
             place = np.uint64(start + np.uint64(own))
+            old = x[place]
             if clamped:
-                new = np.uint32(new | np.uint32(x[place] & ~valid))
+                new = np.uint32(new | np.uint32(old & ~valid))
+            changes += cuda.popc(np.uint32(old ^ new))
             x[place] = new
-            chain += cuda.gridsize(2)[1]
+            chain += step
+        return changes
+
+    return update
+
+
+@cache
+def sweep_color(pattern: Pattern) -> Any:
+    """Return a kernel that updates all sites of one color, 32 sites of one chain per thread."""
+    update, levels, axes = _updated(pattern), pattern.levels, len(pattern.factor)
+
+    @entry
+    def sweep_words(
+        sides, strides, threshold, sign, none, free, rows, words, color,
+        seed0, seed1, sweep, chains, x,
+    ):  # fmt: skip
+        level = cuda.local.array(levels, np.uint32)
+        digits = cuda.local.array(levels, np.uint32)
+        at = cuda.local.array(axes, np.uint32)
+        rows, words, color = np.uint32(rows), np.uint32(words), np.uint32(color)
+        item, chain = np.uint32(cuda.grid(2)[0]), cuda.grid(2)[1]
+        if item < np.uint32(rows * words):
+            update(
+                level, digits, at, sides, strides, threshold, sign, none, free, rows, words, color,
+                item, np.uint32(seed0), np.uint32(seed1), sweep, chain, cuda.gridsize(2)[1],
+                chains, x,
+            )  # fmt: skip
 
     return sweep_words
+
+
+@inlined
+def _add_ones(planes, place, ones):
+    """Add a word of bits to bit-sliced counters."""
+    plane = 0
+    while ones != _NONE and plane < PLANES:
+        old = planes[plane, place]
+        planes[plane, place] = np.uint32(old ^ ones)
+        ones = np.uint32(old & ones)
+        plane += 1
+
+
+@cache
+def sweep_together(pattern: Pattern) -> Any:
+    """Return a kernel that makes many sweeps; the whole grid waits after each color.
+
+    Sweeps before `noting`, and the last one of every `noting`, add their changes to `changed`.
+    If `counting`, values after each sweep are added to the counters of `planes`.
+    """
+    update, levels, axes = _updated(pattern), pattern.levels, len(pattern.factor)
+    colors = pattern.colors
+
+    @entry
+    def sweep_words_together(
+        sides, strides, threshold, sign, none, free, rows, words, noting, seed0, seed1,
+        sweep, sweeps, counting, chains, planes, changed, x,
+    ):  # fmt: skip
+        level = cuda.local.array(levels, np.uint32)
+        digits = cuda.local.array(levels, np.uint32)
+        at = cuda.local.array(axes, np.uint32)
+        everyone = cuda.cg.this_grid()
+        rows, words, changes = np.uint32(rows), np.uint32(words), np.int64(0)
+        first, chain = cuda.grid(2)
+        across, along = cuda.gridsize(2)
+        key0, key1, units = np.uint32(seed0), np.uint32(seed1), np.uint32(rows * words)
+        for now in range(sweep, sweep + sweeps):
+            weight = noting if now % noting == noting - 1 else 0
+            weight = 1 if now < noting else weight
+            color = _NONE
+            while color < colors:
+                item = np.uint32(first)
+                while item < units:
+                    moved = update(
+                        level, digits, at, sides, strides, threshold, sign, none, free, rows,
+                        words, color, item, key0, key1, now, chain, along, chains, x,
+                    )  # fmt: skip
+                    changes += weight * moved
+                    own, some = np.uint32(np.uint32(color * units) + item), chain
+                    while counting and some < chains:
+                        start = np.uint64(some) * np.uint64(np.uint32(colors * units))
+                        place = np.uint64(start + np.uint64(own))
+                        _add_ones(planes, place, x[place])
+                        some += along
+                    item = np.uint32(item + np.uint32(across))
+                everyone.sync()
+                color = np.uint32(color + _ONE)
+        if changes:
+            cuda.atomic.add(changed, (first + across * chain) % len(changed), changes)
+
+    return sweep_words_together
 
 
 def _summed(pattern: Pattern, k: int, before: Any) -> Any:
@@ -376,6 +462,21 @@ def count_pairs(pattern: Pattern) -> Any:
     return count_words
 
 
+@entry
+def count_ones(x, units, record, ones):
+    """Add the number of ones of each chain to ones[record, 0, chain]."""
+    first, chain = cuda.grid(2)
+    across, along = cuda.gridsize(2)
+    while chain < ones.shape[2]:
+        item, total = first, np.int64(0)
+        while item < units:
+            total += cuda.popc(x[chain * units + item])
+            item += across
+        if total:
+            cuda.atomic.add(ones, (record, 0, chain), total)
+        chain += along
+
+
 @entry(fastmath=False)
 def add_energies(sums, pairs, strength, constant, field, record, energy):
     """Compute energies from satisfied pairs and ones, to energy[record, chain]; clear the sums."""
@@ -410,7 +511,8 @@ def first_words(shape, factor, colors, rows, words, seed0, seed1, free, fixed, c
         while chain < chains:
             new = _NONE
             for k in range(count):
-                bits = chain_bits(key0, key1, chain, site + k * colors, 0, START_DRAW)
+                here = site + k * colors
+                bits = chain_bits(key0, key1, chain, here, 0, site_draw(here, START_DRAW))
                 new = np.uint32(new | np.uint32(np.uint32(value_of(bits, 2)) << np.uint32(k)))
             if len(free):
                 new = np.uint32(np.uint32(new & free[unit]) | np.uint32(fixed[unit] & ~free[unit]))

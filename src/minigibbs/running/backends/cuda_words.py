@@ -19,7 +19,7 @@ from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 
 _NOTING = 8448  # most blocks of threads that count changes
-_NOTED = 8  # one of this number of sweeps is compared with the sweep before it
+NOTED = 8  # one of this number of sweeps is compared with the sweep before it
 _MOST_RECORDS = 4096  # most records that the device buffers
 _BUFFER_BYTES = 1 << 28
 
@@ -61,17 +61,17 @@ class CudaWords(CudaColors):
 
     def _sweep_once(self) -> None:
         """Sweep; compare each of the first eight sweeps and every eighth with the one before."""
-        early = self._sweep < _NOTED
-        compare = early or self._sweep % _NOTED == _NOTED - 1
+        early = self._sweep < NOTED
+        compare = early or self._sweep % NOTED == NOTED - 1
         if compare:
             self.before.copy_to_device(self.flat)
         super()._launch(self.unit)
         if compare:
-            self.note(1 if early else _NOTED)
+            self.note(1 if early else NOTED)
 
     def _changes(self, noted: int) -> int:
         """Extrapolate the number of flips from those of the compared sweeps."""
-        covered = min(self._sweep, _NOTED) + max(self._sweep // _NOTED - 1, 0) * _NOTED
+        covered = min(self._sweep, NOTED) + max(self._sweep // NOTED - 1, 0) * NOTED
         return round(noted * self._sweep / max(covered, 1))
 
     def _keep_energies(self) -> None:

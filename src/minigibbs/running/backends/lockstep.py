@@ -48,6 +48,8 @@ def lockstep_groups(
 
 def _filled(states: NDArray[Any], chains: int) -> NDArray[Any]:
     """Return states of this number of chains; unused chains repeat the first."""
+    if len(states) == chains:
+        return states
     return np.concatenate([states, np.repeat(states[:1], chains - len(states), axis=0)])
 
 

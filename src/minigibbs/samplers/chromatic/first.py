@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import literal, literal_entry
-from minigibbs.kernels.philox import key_of, quad_bits
+from minigibbs.kernels.philox import key_of, site_bits
 
 START_DRAW = np.uint32(0xFFFFFFFF)  # draw number of first states, in sweep 0
 _S32 = np.uint64(32)
@@ -40,6 +40,6 @@ def _fill(key, first, sizes, states):
     for begin in range(0, len(states), 4):
         quad, count = np.uint32(begin // 4), min(len(states) - begin, 4)
         for i in range(len(sizes)):
-            words = quad_bits(key[0], key[1], quad, np.uint32(first + i), 0, START_DRAW)
+            words = site_bits(key[0], key[1], quad, np.int64(first + i), 0, START_DRAW)
             for k in range(count):
                 states[begin + k, first + i] = value_of(words[k], sizes[i])

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.checks import some_of
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import lanes_of
-from minigibbs.kernels.philox import quad_bits
+from minigibbs.kernels.philox import site_bits
 from minigibbs.samplers.chromatic.lattice import (
     BITS,
     MOST_AXES,
@@ -44,7 +45,7 @@ MOST_DIRECTIONS = 32
 PLANES = 64  # bits of a threshold
 FIRST_DRAW = 16  # of a site's random words; other layouts use smaller numbers
 _WORD, _NUMBER, _ALL = np.uint32(0), np.int64(0), np.uint32(0xFFFFFFFF)
-_BYTE = np.uint8(0)
+_BYTE, _SITE = np.uint8(0), np.uint64(0)
 _ROOM, _NEAR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST
 
 
@@ -88,7 +89,7 @@ def stencil_bits(graph: FactorGraph) -> StencilBits | None:
 
 def _laid_out(graph: FactorGraph) -> StencilBits | None:
     stencil = graph.lattice
-    if stencil is None or len(graph.hard) or not (graph.sizes == 2).all():
+    if stencil is None or len(graph.hard) or not (some_of(graph.sizes) == 2).all():
         return None
     field, lattice = _field(graph), lattice_of(stencil)
     couplings = [_couplings(stencil, k) for k in range(len(stencil.offsets))]
@@ -317,7 +318,7 @@ def gather(data, color, first, count, x, up, missing, valid, site):
         for k in range(some):
             valid[lane + k] = valid_bits(sites, word + k)
             start = row * side + phase + lattice.colors * BITS * (word + k)
-            site[lane + k] = np.uint32(start)
+            site[lane + k] = np.uint64(start)
         for d in range(len(lattice.offset)):
             if done[d]:
                 continue
@@ -340,7 +341,7 @@ def gather(data, color, first, count, x, up, missing, valid, site):
         for k in range(len(lattice.offset) * ABREAST):
             up[k] &= ~missing[k]
     for k in range(count, ABREAST):
-        valid[k], site[k] = _WORD, _WORD
+        valid[k], site[k] = _WORD, _SITE
     return lost
 
 
@@ -391,7 +392,7 @@ def choose_bits(thresholds, levels, level, site, key0, key1, chain, sweep, open_
     plane, draw = PLANES - 1, FIRST_DRAW
     while plane >= 0:
         for lane in range(ABREAST):
-            a, b, c, d = quad_bits(key0, key1, np.uint32(chain), site[lane], sweep, np.uint32(draw))
+            a, b, c, d = site_bits(key0, key1, np.uint32(chain), site[lane], sweep, draw)
             bits[lane], bits[ABREAST + lane] = a, b
             bits[2 * ABREAST + lane], bits[3 * ABREAST + lane] = c, d
         for j in range(4):

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from minigibbs.running.backends.device.shapes import configure
+
 
 class Again:
     """A configured kernel and its arguments, one of which may be a number that changes.
@@ -47,6 +49,32 @@ class Again:
             self._thread = threading.get_ident()  # the thread in which the device is current
 
 
+def blocks_at_once(kernel: Any, threads: tuple[int, ...], arguments: tuple[Any, ...]) -> int:
+    """Return how many blocks of a kernel fit on the device at once.
+
+    All blocks of a kernel must fit if they wait for each other.
+
+    Parameters
+    ----------
+    kernel : kernel
+    threads : tuple of int
+        The threads of a block.
+    arguments : tuple
+        Arguments for which the kernel does nothing.
+
+    Returns
+    -------
+    int
+        0 if such a kernel cannot be linked, or if Numba does not tell.
+    """
+    try:
+        compiled = _launched(configure(kernel, threads, threads), arguments)
+        compiled = compiled or kernel.overloads[()]  # the simulator's
+        return int(compiled.max_cooperative_grid_blocks(threads))
+    except (AttributeError, KeyError, OSError, RuntimeError):
+        return 0
+
+
 def _launched(launch: Any, arguments: tuple[Any, ...]) -> Any:
     """Launch through Numba; return the compiled kernel, or None if Numba's internals differ."""
     callbacks: Any = getattr(launch, "pre_launch_callbacks", None)
@@ -73,7 +101,7 @@ def _quick(
     """Return a function that launches a kernel with a number; None if Numba's internals differ."""
     try:
         core: Any = import_module("cuda.core")
-        if kernel.debug or kernel.cooperative or kernel.extensions:
+        if kernel.debug or kernel.extensions:
             return None
         words: list[Any] = []
         places: list[int] = []
@@ -84,8 +112,9 @@ def _quick(
         number = None if after is None else words[places[len(before)]]
         if number is not None:
             number.value = 0
+        together = {"is_cooperative": True} if kernel.cooperative else {}
         shape = core.LaunchConfig(
-            grid=launch.griddim, block=launch.blockdim, shmem_size=launch.sharedmem
+            grid=launch.griddim, block=launch.blockdim, shmem_size=launch.sharedmem, **together
         )
         start, stream = core.launch, launch.stream
         function = kernel._codelibrary.get_cufunc().kernel

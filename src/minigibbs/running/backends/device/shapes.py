@@ -37,6 +37,7 @@ def launch_shape(
     threads: int | tuple[int, ...],
     shared: int = 0,
     folded: bool = False,
+    most: int | None = None,
 ) -> Shape:
     """Compute the shape of a launch within the limits of a device.
 
@@ -51,6 +52,8 @@ def launch_shape(
     folded : bool, default False
         Whether all blocks of the second axis are launched, folded over the second and third
         axes of the grid. Otherwise the second and third axes are capped and the kernel strides.
+    most : int, optional
+        Most blocks of a grid of two axes, along both of which the kernel strides.
 
     Returns
     -------
@@ -68,6 +71,9 @@ def launch_shape(
     block = (threads,) if isinstance(threads, int) else threads
     block = block + (1,) * (len(items) - len(block))
     grid = [max(-(-count // each), 1) for count, each in zip(items, block, strict=True)]
+    if most is not None:
+        across = min(grid[0], most)
+        grid = [across, min(grid[1], most // across)]
     if folded:
         layers = -(-grid[1] // limits.grid[1])
         grid = [grid[0], -(-grid[1] // layers), layers]
@@ -93,7 +99,8 @@ def configure(
     threads: int | tuple[int, ...],
     shared: int = 0,
     folded: bool = False,
+    most: int | None = None,
 ) -> Any:
     """Return `kernel` with the `launch_shape` of these items; call it with its arguments."""
-    grid, block = launch_shape(items, threads, shared, folded)
+    grid, block = launch_shape(items, threads, shared, folded, most)
     return kernel[grid, block, 0, shared]
