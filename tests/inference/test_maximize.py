@@ -272,7 +272,7 @@ def test_a_search_anneals_where_temperatures_take_too_long(monkeypatch):
     def slow(*args, **options):
         raise StopError
 
-    monkeypatch.setattr(sys.modules[mg.maximize.__module__], "find_levels", slow)
+    monkeypatch.setattr(sys.modules[mg.maximize.__module__], "sliced_searches", slow)
     best = mg.maximize(ZOO["ising"], "1s", chains=2, seed=1, **QUIET)
     assert (best.method, best.reason) == ("annealing", "temperatures were not found in time")
 

@@ -37,7 +37,8 @@ from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.tempering.copies import COPY_BYTES, COPY_SECONDS
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, is_sparse
-from minigibbs.samplers.tempering.sliced import sliced_model
+from minigibbs.samplers.tempering.sliced_counts import count_model
+from minigibbs.samplers.tempering.sliced_weights import weight_model
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.caller import warn
@@ -85,9 +86,11 @@ def maximize(
     """Search for the state of lowest energy: the MAP state or ground state.
 
     Each chain is a temperature ladder, as in `mg.Tempering`, from infinite to near-zero
-    temperature. It is annealed once and tempered for the rest of the time. The best state of all
-    temperatures is kept. At the end no change of a single variable can improve it. This is a
-    search: it does not prove that no state is better.
+    temperature. It is annealed once and tempered for the rest of the time. On sparse graphs of
+    spins with pairs, a chain has 8 or 16 ladders that exchange clusters. A round is a sweep of
+    every temperature of all ladders. The best state of all temperatures is kept. At the end no
+    change of a single variable can improve it. This is a search: it does not prove that no state is
+    better.
 
     Graphs of low treewidth are not searched. Elimination finds their best state and proves it, if
     that takes less than a second and a twentieth of the time. With `rounds`, `beta_range` or
@@ -429,7 +432,11 @@ def _searches(
     rows: NDArray[np.uint64],
 ) -> list[_Search] | list[SlicedSearch]:
     """Return the chains in their initial states."""
-    model = None if ends else sliced_model(graph)
+    model: Any = None
+    if ends is None and is_sparse(graph, _SPARSE):
+        model = count_model(graph) or weight_model(graph)
+    elif ends is None:
+        model = count_model(graph)
     if model is not None:
         return sliced_searches(model, states, rows)
     ladder = _ladder(graph, ends, len(states), "cpu")

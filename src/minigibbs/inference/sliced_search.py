@@ -1,4 +1,4 @@
-"""The search of `mg.maximize` for spins whose pairs have one strength: many ladders per chain.
+"""The search of `mg.maximize` for spins of sparse graphs: many ladders per chain.
 
 All ladders of a chain advance together (`samplers.tempering.sliced`). They are annealed
 independently of each other: the coldest temperature falls level by level, and the levels below it
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from minigibbs.engine.chain import pilot_stream
 from minigibbs.samplers.tempering.levels import equally_spaced
 from minigibbs.samplers.tempering.sliced import (
+    NOT_FOUND,
     SlicedLadder,
-    SlicedModel,
     set_temperatures,
     sliced_bytes,
     sliced_ladder,
@@ -26,13 +26,13 @@ from minigibbs.samplers.tempering.sliced import (
 from minigibbs.system import memory
 from minigibbs.system.watch import current
 
-_LANES, _LEAST_LADDERS = 512, 8  # replicas of a vector
+_LANES, _LEAST_LADDERS = 512, 8  # replicas of a vector; ladders
 _LEVELS, _MOST_LEVELS = 32, 256
 _REJECTED = 0.7  # largest mean rejection rate of exchanges
-_EXCITED = (
-    0.2  # expected number of excited variables at the coldest level, if a flip breaks 2 pairs
-)
+_EXCITED = 0.2  # expected number of variables at the coldest level with 2 more broken pairs
 _HOTTEST = 0.25  # of the coldest level: the hottest one is not colder
+_WEAK, _FINEST = 0.3, 0.01  # quantile of strengths that is frozen at the coldest level, least share
+_STRONG, _NARROW = 20.0, 1e-3  # products beta J of a search that ends at a relative width
 _PILOTS, _PILOT_ROUNDS = 3, 40  # each pilot is twice as long as the previous one
 _PILOT_SHARE = 0.1  # of the time that is left
 
@@ -40,20 +40,19 @@ _PILOT_SHARE = 0.1  # of the time that is left
 class Levels(NamedTuple):
     """The temperatures of all ladders."""
 
-    beta: NDArray[np.float64]  # [K] inverse temperatures times the strength of the pairs
+    beta: NDArray[np.float64]  # [K] inverse temperatures
     ladders: int
 
 
-def find_sliced_levels(model: SlicedModel) -> Levels:
+def find_sliced_levels(model: Any) -> Levels:
     """Find temperatures with equal rejection rates, by short runs.
 
     The hottest temperature is that of the glass transition on a random graph with the same mean
     number of further neighbors. Lattices reach a transition only below it.
     """
-    degree = np.diff(model.start)
-    cold = math.log(len(model.order) / _EXCITED) / 2.0
-    further = float((degree * (degree - 1)).sum() / degree.sum())
-    hot = 2.0 * math.atanh(further**-0.5) if further > 1.0 else cold
+    strengths = model.strengths
+    weak = max(float(np.quantile(strengths, _WEAK)), _FINEST * float(strengths.max()))
+    hot, cold = _hottest(model), math.log(len(model.order) / _EXCITED) / (2.0 * weak)
     levels, until = _LEVELS, current().spent + _PILOT_SHARE * current().left
     while True:
         beta = np.geomspace(min(hot, _HOTTEST * cold), cold, levels)
@@ -63,6 +62,18 @@ def find_sliced_levels(model: SlicedModel) -> Levels:
         if rejected <= _REJECTED or levels == _MOST_LEVELS or current().spent > until:
             return Levels(beta, ladders)
         levels *= 2
+
+
+def _hottest(model: Any) -> float:
+    """Return the inverse temperature at which the mean of (tanh(beta J))^2 is 1 / neighbors."""
+    degree, halves = np.diff(model.start), model.strengths / 2.0
+    further = float((degree * (degree - 1)).sum() / degree.sum())
+    low, high = 0.0, _STRONG / float(halves.max())
+    while high - low > _NARROW * high:
+        middle = (low + high) / 2.0
+        glassy = further * float((np.tanh(middle * halves) ** 2).mean()) > 1.0
+        low, high = (low, middle) if glassy else (middle, high)
+    return high
 
 
 def _spaced(
@@ -89,7 +100,7 @@ class SlicedSearch:
 
     Parameters
     ----------
-    model : SlicedModel
+    model : CountModel or WeightModel
         The model.
     levels : Levels
         The temperatures.
@@ -100,7 +111,7 @@ class SlicedSearch:
     """
 
     def __init__(
-        self, model: SlicedModel, levels: Levels, state: NDArray[Any], stream: NDArray[np.uint64]
+        self, model: Any, levels: Levels, state: NDArray[Any], stream: NDArray[np.uint64]
     ) -> None:
         self.levels, self.updates, self.ladders = len(levels.beta), len(model.order), levels.ladders
         self._beta, self._state, self.made = levels.beta, state, 0
@@ -111,7 +122,7 @@ class SlicedSearch:
     def best(self) -> NDArray[Any]:
         """The best state so far."""
         state = self._state.copy()
-        if self._data.least[0] <= len(self._data.model.pair):
+        if self._data.least[0] < NOT_FOUND:
             state[self._data.model.order] = self._data.best
         return state
 
@@ -134,7 +145,7 @@ class SlicedSearch:
 
 
 def sliced_searches(
-    model: SlicedModel, states: NDArray[Any], rows: NDArray[np.uint64]
+    model: Any, states: NDArray[Any], rows: NDArray[np.uint64]
 ) -> list[SlicedSearch]:
     """Return one search per state, all with the same temperatures."""
     levels = find_sliced_levels(model)

@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 WORDS = 8  # words of 64 bits per vector
 CHANCE_BITS = 16  # probabilities are multiples of 2^-16
 SUM_PLANES = 4  # planes of a sum of up to 15 bits
+_BEND = (0.43807325, -0.23669342, 0.0803073)  # (log2(1 + m) - m) / (m (1 - m)), least squares
 _VECTOR = ir.VectorType(ir.IntType(64), WORDS)
 _ZEROS, _ONES = ir.Constant(_VECTOR, [0] * WORDS), ir.Constant(_VECTOR, [-1] * WORDS)
 _INDEX = types.int64
@@ -165,6 +166,50 @@ def flip_by_chance(context, x, i, planes, chances, row, step, streams, column, w
 
     sizes = (_INDEX, planes, chances, _INDEX, _INDEX, streams, _INDEX, _INDEX, halves)
     return types.void(x, *sizes), generate
+
+
+def _log_2(builder: Any, word: Any) -> Any:
+    """Return log2(u) to 1.5e-4 for 16 numbers u on [0, 1), of 31 bits each.
+
+    The exponent is exact, and a polynomial approximates log2(1 + m) - m for the mantissa m.
+    """
+    whole, single = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.FloatType(), 16)
+
+    def every(value: float) -> Any:
+        return ir.Constant(single, [value] * 16)
+
+    bits = builder.lshr(builder.bitcast(word, whole), ir.Constant(whole, [1] * 16))
+    bits = builder.bitcast(builder.sitofp(bits, single), whole)
+    line = builder.fmul(builder.sitofp(bits, single), every(2.0**-23))
+    part = builder.and_(bits, ir.Constant(whole, [(1 << 23) - 1] * 16))
+    m = builder.fmul(builder.sitofp(part, single), every(2.0**-23))
+    bend = every(_BEND[-1])
+    for coefficient in _BEND[-2::-1]:
+        bend = builder.fadd(builder.fmul(bend, m), every(coefficient))
+    bend = builder.fmul(bend, builder.fmul(m, builder.fsub(every(1.0), m)))
+    return builder.fadd(builder.fsub(line, every(127.0 + 31.0)), bend)
+
+
+@intrinsic
+def random_logs(context, streams, column, width, logs):  # type: ignore[no-untyped-def]
+    """Store log2(u) for a uniform u of each of 64 lanes, from the generator of a column."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        words, first, across, out = arguments
+        pointers = [
+            _at(context, builder, streams, words, offset)
+            for offset in (first, builder.add(first, across))
+        ]
+        s0, s1 = (_load(builder, pointer) for pointer in pointers)
+        for k in range(4):
+            word, s0, s1 = _random(builder, s0, s1)
+            value = builder.bitcast(_log_2(builder, word), _VECTOR)
+            _store(builder, value, _at(context, builder, logs, out, 2 * WORDS * k))
+        for value, pointer in zip((s0, s1), pointers, strict=True):
+            _store(builder, value, pointer)
+        return context.get_dummy_value()
+
+    return types.void(streams, _INDEX, _INDEX, logs), generate
 
 
 @intrinsic
