@@ -56,10 +56,10 @@ def compare(seed: int) -> tuple[float, float | None]:
     begun = time.process_time()
     best = mg.maximize(graph, SECONDS, seed=1, threads=1, progress=False)
     spent = time.process_time() - begun
-    return float(graph.log_potential(best.state)) / len(graph), _annealed(graph, spent)
+    return float(graph.log_potential(best.state)) / len(graph), annealed(graph, spent)
 
 
-def _annealed(graph: mg.FactorGraph, seconds: float) -> float | None:
+def annealed(graph: mg.FactorGraph, seconds: float) -> float | None:
     """Return the best state that dwave-samplers' annealer finds in some processor time."""
     try:
         from dwave.samplers import SimulatedAnnealingSampler

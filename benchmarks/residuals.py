@@ -65,9 +65,9 @@ def main() -> None:
         "temperatures, or 8 of 64 where exchanges need more. One sweep updates every spin once at "
         "every temperature of all ladders of the chain. It includes exchanges, and cluster moves "
         "between 4 or 8 pairs of ladders at every temperature. The first third of the sweeps "
-        "anneals. Published: adaptive tempering with cluster moves (Chowdhury et al. 2025), whose "
-        "sweeps are also of every temperature, but of other numbers of replicas. Seconds are of "
-        "processor time, with the search for temperatures."
+        "anneals. Published: adaptive tempering with cluster moves (Chowdhury et al. 2025); its "
+        "number of replicas per sweep may differ. Seconds are of processor time, with the search "
+        "for temperatures."
     )
     report.write()
 
