@@ -34,6 +34,7 @@ BENCHMARKS = [
     "structure",
     "ground_states",
     "residuals",
+    "max_cut",
     "populations",
     "ladders",
 ]

@@ -28,6 +28,7 @@ from benchmarks.report import Report
 SIDES, ROUNDS, GROWTH, CHAINS = (8, 10, 12), 3000, 4, 2
 LIMIT = 120.0  # seconds of processor time of a search
 GAUSSIAN, SECONDS = 10, 5.0  # instances of 10^3, and seconds of processor time
+_EQUAL = 1e-9  # difference of equal log-potentials per spin
 SWEEPS = (1_000, 10_000, 50_000)  # of dwave-samplers' annealer
 
 
@@ -40,7 +41,7 @@ def reach(path: Path) -> tuple[str, float, float]:
     rounds, spent, residual = ROUNDS, 0.0, 1.0
     while residual > 0.0 and GROWTH * spent < LIMIT:
         begun = time.process_time()
-        best = mg.maximize(graph, rounds=rounds, chains=CHAINS, seed=1, progress=False)
+        best = mg.maximize(graph, rounds=rounds, chains=CHAINS, seed=1, threads=1, progress=False)
         spent = time.process_time() - begun
         residual = -float(data["ground"]) - float(graph.log_potential(best.state))
         print(f"  {path.stem}: {rounds} rounds, {spent:.1f} s, residual {residual:g}", flush=True)
@@ -55,10 +56,10 @@ def compare(seed: int) -> tuple[float, float | None]:
     begun = time.process_time()
     best = mg.maximize(graph, SECONDS, seed=1, threads=1, progress=False)
     spent = time.process_time() - begun
-    return float(graph.log_potential(best.state)) / len(graph), _annealed(graph, spent)
+    return float(graph.log_potential(best.state)) / len(graph), annealed(graph, spent)
 
 
-def _annealed(graph: mg.FactorGraph, seconds: float) -> float | None:
+def annealed(graph: mg.FactorGraph, seconds: float) -> float | None:
     """Return the best state that dwave-samplers' annealer finds in some processor time."""
     try:
         from dwave.samplers import SimulatedAnnealingSampler
@@ -105,12 +106,24 @@ def main() -> None:
     pairs = _each(compare, list(range(100, 100 + GAUSSIAN)), workers)
     beside = [(own, other) for own, other in pairs if other is not None]
     ours = ", ".join(f"{own:.4f}" for own, _ in pairs)
-    won = sum(own >= other for own, other in beside)
+    won = sum(own >= other - _EQUAL for own, other in beside)
+    more = sum(own > other + _EQUAL for own, other in beside)
+    both = ", ".join(f"{own:.4f} ({other:.4f})" for own, other in beside)
     report.add(
-        f"normal glasses of 10^3, log-potential per spin, {SECONDS:g} s on one thread",
-        ours,
-        "dwave-samplers 1.x: " + ", ".join(f"{other:.4f}" for _, other in beside) if beside else "",
+        "normal glasses of 10^3, log-potential per spin, "
+        f"`mg.maximize(graph, {SECONDS:g}, threads=1)`",
+        f"at least that of dwave-samplers in the same processor time on {won} of {len(beside)}, "
+        f"more on {more}: {both}"
+        if beside
+        else ours,
+        "at least that of dwave-samplers on all" if beside else "",
         won == len(pairs) if beside else None,
+    )
+    report.notes.append(
+        "`mg.maximize(graph, rounds=..., chains=2)` with 3,000, 12,000, 48,000, ... rounds until "
+        "the putative ground energy (Chowdhury et al. 2025) is reached, on one thread. Times do "
+        "not include compiling. The annealer has the best of three numbers of sweeps, "
+        "1,000, 10,000 and 50,000, each with the whole time."
     )
     report.write()
 

@@ -28,6 +28,7 @@ MEASURED = {  # table: packages of src/minigibbs; tables that are not named meas
     "ground_states": ("inference", *SAMPLING),
     "imputation": ("interop/sklearn", "structure", "learning", *SAMPLING),
     "learning": ("learning", *SAMPLING),
+    "max_cut": ("inference", *SAMPLING),
     "observables": ("observables", *SAMPLING),
     "repair": ("repairing", "learning", "inference"),
     "residuals": ("inference", *SAMPLING),

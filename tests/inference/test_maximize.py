@@ -103,6 +103,15 @@ def test_ground_states_of_a_spin_glass(seed):
     assert best.log_potential == pytest.approx(best_of_grid(6, *weights), abs=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_ground_states_of_a_glass_of_equal_strengths(seed):
+    rng = np.random.default_rng(seed)
+    weights = rng.choice([-2.0, 2.0], (8, 7)), rng.choice([-2.0, 2.0], (7, 8))
+    best = mg.maximize(grid(8, weights), rounds=300, seed=seed, **QUIET)
+    assert best.log_potential == best_of_grid(8, *weights)
+    assert "16 ladders" in best.reason
+
+
 def test_the_oracle_of_grids_by_enumeration():
     rng = np.random.default_rng(9)
     weights = rng.normal(size=(3, 2)), rng.normal(size=(2, 3))
@@ -155,10 +164,15 @@ def test_a_zero_that_would_pay_to_break():
     assert mg.maximize(graph, rounds=100, seed=1, **QUIET).energy == -9.0
 
 
-def test_a_seed_fixes_the_result():
+@pytest.mark.parametrize("kind", ["normal", "signs"])
+def test_a_seed_fixes_the_result(kind):
     rng = np.random.default_rng(4)
-    i, j = np.triu_indices(60, 1)
-    glass = mg.FactorGraph([2] * 60, [mg.Ising(i, j, rng.normal(size=len(i)))])
+    if kind == "normal":
+        i, j = np.triu_indices(60, 1)
+        glass = mg.FactorGraph([2] * 60, [mg.Ising(i, j, rng.normal(size=len(i)))])
+    else:
+        weights = rng.choice([-1.0, 1.0], (20, 19)), rng.choice([-1.0, 1.0], (19, 20))
+        glass = grid(20, weights)
     options = {"rounds": 3, "chains": 2, **QUIET}
     first = mg.maximize(glass, seed=1, threads=1, **options)
     second = mg.maximize(glass, seed=1, threads=2, **options)
@@ -258,7 +272,7 @@ def test_a_search_anneals_where_temperatures_take_too_long(monkeypatch):
     def slow(*args, **options):
         raise StopError
 
-    monkeypatch.setattr(sys.modules[mg.maximize.__module__], "find_levels", slow)
+    monkeypatch.setattr(sys.modules[mg.maximize.__module__], "sliced_searches", slow)
     best = mg.maximize(ZOO["ising"], "1s", chains=2, seed=1, **QUIET)
     assert (best.method, best.reason) == ("annealing", "temperatures were not found in time")
 

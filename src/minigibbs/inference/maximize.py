@@ -8,7 +8,6 @@ import time as clocks
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from minigibbs.inference.device import UNFIT, DeviceSearching, default_ladders
 from minigibbs.inference.ladder_search import search
 from minigibbs.inference.proof import SHARE, proven_by_elimination, proven_by_search
 from minigibbs.inference.rounds import ROUNDS, next_rounds
+from minigibbs.inference.sliced_search import SlicedSearch, sliced_searches
 from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
 from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
@@ -37,6 +37,8 @@ from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.tempering.copies import COPY_BYTES, COPY_SECONDS
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, is_sparse
+from minigibbs.samplers.tempering.sliced_counts import count_model
+from minigibbs.samplers.tempering.sliced_weights import weight_model
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.caller import warn
@@ -84,9 +86,11 @@ def maximize(
     """Search for the state of lowest energy: the MAP state or ground state.
 
     Each chain is a temperature ladder, as in `mg.Tempering`, from infinite to near-zero
-    temperature. It is annealed once and tempered for the rest of the time. The best state of all
-    temperatures is kept. At the end no change of a single variable can improve it. This is a
-    search: it does not prove that no state is better.
+    temperature. It is annealed once and tempered for the rest of the time. On sparse graphs of
+    spins with pairs, a chain has 8 or 16 ladders that exchange clusters. A round is a sweep of
+    every temperature of all ladders. The best state of all temperatures is kept. At the end no
+    change of a single variable can improve it. This is a search: it does not prove that no state is
+    better.
 
     Graphs of low treewidth are not searched. Elimination finds their best state and proves it, if
     that takes less than a second and a twentieth of the time. With `rounds`, `beta_range` or
@@ -253,11 +257,11 @@ def best_states(
                     Watch(_PREPARED * watch.left) as preparing,
                     preparing.droppable(),
                 ):
-                    ladder = _ladder(graph, ends, chains, backend)
                     if backend == "cuda":
+                        ladder = _ladder(graph, ends, chains, backend)
                         work = DeviceSearching(graph, ladder.data, states, seed, rounds)
                     else:
-                        work = _Searching(_searches(ladder, states, rows), rounds)
+                        work = _Searching(_searches(graph, ends, states, rows), rounds)
                 method, reason = "tempering", work.enough_rounds(watch, workers)
             except (TooLargeError, StopError) as error:  # a ladder does not fit
                 if watch.signal or backend == "cuda":
@@ -357,12 +361,13 @@ class _Search:
         stream: NDArray[np.uint64],
     ) -> None:
         self.graph, self.data, self.made = graph, data, 0
+        self.levels, self.updates, self.ladders = len(data.beta), len(data.order), data.twins
         self.chain = new_chain(graph, space, state, stream)
         self.replicas = space.new_replicas(graph)
         self.energy, self.best, self.trial = np.full(1, -np.inf), state.copy(), state.copy()
 
-    def advance(self, rounds: int, begin: int, each: int) -> None:
-        """Run this number of rounds; see `search`."""
+    def advance(self, rounds: int, begin: int, annealed: int) -> None:
+        """Run some rounds; annealing takes `annealed` rounds after round `begin`."""
         search(
             self.data,
             self.graph.packed,
@@ -375,7 +380,7 @@ class _Search:
             self.made,
             rounds,
             begin,
-            each,
+            max(1, annealed // self.levels),
         )
         self.made += rounds
 
@@ -420,8 +425,21 @@ def _ladder(
     return _Ladder(graph, data, space)
 
 
-def _searches(ladder: _Ladder, states: NDArray[Any], rows: NDArray[np.uint64]) -> list[_Search]:
+def _searches(
+    graph: FactorGraph,
+    ends: tuple[float, float] | None,
+    states: NDArray[Any],
+    rows: NDArray[np.uint64],
+) -> list[_Search] | list[SlicedSearch]:
     """Return the chains in their initial states."""
+    model: Any = None
+    if ends is None and is_sparse(graph, _SPARSE):
+        model = count_model(graph) or weight_model(graph)
+    elif ends is None:
+        model = count_model(graph)
+    if model is not None:
+        return sliced_searches(model, states, rows)
+    ladder = _ladder(graph, ends, len(states), "cpu")
     return [_Search(*ladder, *pair) for pair in zip(states, rows, strict=True)]
 
 
@@ -437,10 +455,10 @@ def _filled(beta: NDArray[np.float64], word: int) -> NDArray[np.float64]:
 class _Searching:
     """All chains of a search by tempering, which advance together; a task of the driver."""
 
-    def __init__(self, searches: list[_Search], rounds: int | None) -> None:
+    def __init__(self, searches: list[_Search] | list[SlicedSearch], rounds: int | None) -> None:
         self.searches, self._wanted = searches, rounds
-        self.levels, self.updates = len(searches[0].data.beta), len(searches[0].data.order)
-        self._begin, self._each = 0, _each(rounds or 0, self.levels)
+        self.levels, self.updates = searches[0].levels, searches[0].updates
+        self._begin, self._annealed = 0, _annealed(rounds or 0)
         self.rounds, self._next = 0, 1
         self.total = None if rounds is None else rounds * len(searches) * self.updates
 
@@ -454,14 +472,14 @@ class _Searching:
 
         Raises `TooLargeError` if states could hardly travel between the ends of the ladder.
         """
-        chains, ladders = len(self.searches), self.searches[0].data.twins
-        shape = f"{self.levels} temperatures" + (", two ladders" if ladders == 2 else "")
+        chains, ladders = len(self.searches), self.searches[0].ladders
+        shape = f"{self.levels} temperatures" + (f", {ladders} ladders" if ladders > 1 else "")
         if self._wanted is not None or not watch.limited:
             return f"{shape}, as many rounds as given"
-        self.searches[0].advance(0, 0, 1)
+        self.searches[0].advance(0, _NEVER, 1)
         begun, made = watch.spent, 0
         while (spent := watch.spent - begun) < _TRIAL and made < _TRIED:
-            self.searches[0].advance(1, 0, _NEVER)
+            self.searches[0].advance(1, _NEVER, 1)
             made += 1
         self.searches[0].made = 0
         fit = max(watch.left, 0.0) / (max(spent, 1e-9) / made * -(-chains // workers))
@@ -475,22 +493,24 @@ class _Searching:
     def begin(self, pool: ThreadPoolExecutor, bar: Bar, watch: Watch) -> None:
         """Compile; segments run in the pool."""
         self._pool, self._bar, self._watch = pool, bar, watch
-        self.searches[0].advance(0, self._begin, self._each)
+        self.searches[0].advance(0, self._begin, self._annealed)
 
     def segment(self) -> str:
         """Run some rounds of every chain; the first ones are timed to plan the annealing."""
         before = clocks.monotonic()
-        go_on = partial(_Search.advance, rounds=self._next, begin=self._begin, each=self._each)
-        list(self._pool.map(go_on, self.searches))
+        list(self._pool.map(self._advance, self.searches))
         pace = max(clocks.monotonic() - before, 1e-6) / self._next
         self.rounds += self._next
         self._bar.advance(self._next * len(self.searches) * self.updates)
         left = self._watch.left / pace  # rounds
         if self._wanted is None and self.rounds <= _TRIED:
-            self._begin, self._each = self.rounds, _each(left, self.levels)
+            self._begin, self._annealed = self.rounds, _annealed(left)
         rest = None if self._wanted is None else self._wanted - self.rounds
         self._next = next_rounds(pace, self._next, left, rest)
         return "" if self._next else ROUNDS
+
+    def _advance(self, search: _Search | SlicedSearch) -> None:
+        search.advance(self._next, self._begin, self._annealed)
 
     def keep(self) -> None:
         """Do nothing, because a search has no checkpoint."""
@@ -499,6 +519,6 @@ class _Searching:
         """Do nothing, because no chain runs between two segments."""
 
 
-def _each(rounds: float, levels: int) -> int:
-    """Return the rounds of annealing per level."""
-    return max(1, int(_ANNEALED * rounds / levels))
+def _annealed(rounds: float) -> int:
+    """Return the rounds of annealing."""
+    return int(_ANNEALED * rounds)
