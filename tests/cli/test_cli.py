@@ -63,6 +63,7 @@ COMMANDS = [
     "resume",
     "explain",
     "learn",
+    "repair",
     "reproduce",
     "report",
 ]

@@ -127,7 +127,7 @@ def test_the_command_line_resumes(tmp_path):
     [
         (["model.mg", "rows.txt"], "data are a .csv or .npy file"),
         (["model.mg", "--resume"], "give --checkpoint"),
-        (["model.mg", "bad.csv"], "rows of as many values"),
+        (["model.mg", "bad.csv"], "row 0: expected 2 values, got 1"),
     ],
 )
 def test_the_command_line_refuses(arguments, message, tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from minigibbs.repairing.model import Model, best
 from minigibbs.repairing.table import MISSING, Table
 from minigibbs.results import plots
 from minigibbs.results.report.markup import element, join, table
+from minigibbs.results.summary import for_json
 from minigibbs.system.boundary import checked
 from minigibbs.system.files import write_whole
 from minigibbs.system.frames import column_of, frame_like, names_of, with_cells
@@ -363,6 +364,28 @@ class RepairedTable:
             ("labels", f"{len(self.labels):,} cells"),
             ("found", f"{len(self.model.found):,} approximate functional dependencies"),
         ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a summary for JSON.
+
+        Returns
+        -------
+        dict
+            `rows`, `columns`, `labels`, `dependencies` and `changes`, one entry per changed cell.
+        """
+        rows, columns = self.codes.shape
+        names = ("row", "column", "before", "after", "probability")
+        cells = (column_of(self.cells, name).tolist() for name in names)
+        return {
+            "rows": rows,
+            "columns": columns,
+            "labels": len(self.labels),
+            "dependencies": dict(self.dependencies),
+            "changes": [
+                dict(zip(names, map(for_json, change), strict=True))
+                for change in zip(*cells, strict=True)
+            ],
+        }
 
     def __str__(self) -> str:
         lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
