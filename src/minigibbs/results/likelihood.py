@@ -118,7 +118,7 @@ def _by_elimination(
         return float(log_partition(clamped, progress=False))
     except TooLargeError as error:
         raise LearnError(
-            f"rows leave variables open whose sum is too large for elimination: {error}"
+            f"hidden and missing values cannot be summed out exactly: {error}"
         ) from error
 
 

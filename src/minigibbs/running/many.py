@@ -268,7 +268,7 @@ def sample_many(
     unknown = options.keys() - inspect.signature(sample).parameters.keys()
     if unknown:
         raise SampleError(
-            f"sample_many: {min(unknown)!r} is no option; it takes those of mg.sample, such as "
+            f"sample_many: {min(unknown)!r} is not an option; it takes those of mg.sample, such as "
             "sweeps, chains, observe"
         )
     check_executor(options.get("executor"))

@@ -277,7 +277,7 @@ def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
     raise SampleError(
         f"{type(sampler).__name__} reads stored factors, but this graph's {stats.factors:,} are "
         f"implicit; stored (graph.stored(), about {readable(stats.factors * 24)}), an update "
-        f"would look at up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
+        f"would evaluate up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
     )
 
 

@@ -104,7 +104,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     if not folder.is_dir():
         raise SampleError(f"cannot write {path}: there is no folder {folder}; make it first")
     if target.exists() and not target.is_file():
-        raise SampleError(f"cannot write {path}: it is no plain file; give another name")
+        raise SampleError(f"cannot write {path}: it is not a regular file; give another name")
     if not os.access(folder, os.W_OK):
         raise SampleError(f"cannot write {path}: {folder} is read-only; choose another folder")
 

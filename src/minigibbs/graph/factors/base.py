@@ -82,8 +82,8 @@ class Factors(Frozen, ABC):
         """The variables of each factor by index, one row per factor."""
         if self._scope.dtype == object:
             raise GraphError(
-                f"this {self.kind} group names its variables, which have numbers in a graph alone; "
-                "build one, and look at graph.factors[...].scope"
+                f"this {self.kind} group refers to its variables by name, and only a graph knows "
+                "their numbers: build one, and read graph.factors[...].scope"
             )
         return self._scope
 
