@@ -29,8 +29,8 @@ Evidence = Annotated[
 Floor = Annotated[
     float | None,
     typer.Option(
-        help="Raise smaller probabilities in a .uai, .bif or .xmlbif file to this one, which changes "
-        "the model."
+        help="Raise smaller probabilities in a .uai, .bif or .xmlbif file to this one, which "
+        "changes the model."
     ),
 ]
 IgnoreEvidence = Annotated[
