@@ -56,7 +56,7 @@ def test_results_of_another_model_are_refused(run):
     with pytest.raises(mg.GraphError, match="fit must be one of this model"):
         framed.weights(fit)
     with pytest.raises(mg.LearnError, match="axes must be those of Matplotlib"):
-        fit.plot_moments([None])
+        fit.plot_moments(axes=[None])
 
 
 def test_numbers_that_formulas_cannot_use_are_refused():
