@@ -25,6 +25,7 @@ from minigibbs.system.frames import column_of, frame_like, names_of, with_cells
 from minigibbs.system.text import printable
 
 _SHOWN = 12
+_HEAD = ("row", "column", "before", "after", "probability")
 _CELLS = ("all", "present", "missing")
 _MOSTLY = 0.5  # share of different cells that suggests different types
 _LISTED = 1000  # maximum number of cells on an HTML page
@@ -374,22 +375,26 @@ class RepairedTable:
             `rows`, `columns`, `labels`, `dependencies` and `changes`, one entry per changed cell.
         """
         rows, columns = self.codes.shape
-        names = ("row", "column", "before", "after", "probability")
-        cells = (column_of(self.cells, name).tolist() for name in names)
+        cells = (column_of(self.cells, name).tolist() for name in _HEAD)
         return {
             "rows": rows,
             "columns": columns,
             "labels": len(self.labels),
             "dependencies": dict(self.dependencies),
             "changes": [
-                dict(zip(names, map(for_json, change), strict=True))
+                dict(zip(_HEAD, map(for_json, change), strict=True))
                 for change in zip(*cells, strict=True)
             ],
         }
 
     def __str__(self) -> str:
         lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
-        lines += ["  ".join(line) for line in self._lines(_SHOWN)]
+        shown = self._lines(_SHOWN)
+        if shown:
+            rows = [list(_HEAD), *shown]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            cells = ([one.ljust(w) for one, w in zip(row, widths, strict=True)] for row in rows)
+            lines += ["", *("  ".join(row).rstrip() for row in cells)]
         return "\n".join(lines)
 
     def _lines(self, most: int) -> list[list[str]]:
@@ -417,8 +422,7 @@ class RepairedTable:
     def _page(self, most: int) -> list[Any]:
         rows: list[list[object]] = [[label, value] for label, value in self.summary_rows()]
         lines: list[list[object]] = [list(line) for line in self._lines(most)]
-        head = ["row", "column", "before", "after", "probability"]
-        return [table(["", ""], rows), table(head, lines)]
+        return [table(["", ""], rows), table(list(_HEAD), lines)]
 
     def report(self, path: str | os.PathLike[str], clean: Any = None) -> None:
         """Write a standalone HTML page with changed cells, dependencies and scores.
