@@ -400,7 +400,7 @@ def test_no_edge_is_hidden_behind_a_column():
     found = mg.learn_structure(table, "network", seed=1, progress=False)
     assert len(found.edges) == 3
     figure = found.plot()
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     axes = figure.axes[0]
     columns = axes.transData.transform(axes.lines[0].get_xydata())
     edges = [text.arrow_patch for text in axes.texts if getattr(text, "arrow_patch", None)]
