@@ -315,7 +315,7 @@ def test_evidence_that_does_not_fit(command, tmp_path, evidence, message):
 def test_evidence_that_is_not_there(command, tmp_path):
     (tmp_path / "grid.uai").write_text(GRID)
     code, _, err = command("sample", "grid.uai", "--evidence", "no.evid")
-    assert code == 1
+    assert code == 2
     assert "no.evid" in one_line(err)
 
 
