@@ -319,6 +319,23 @@ def test_evidence_that_is_not_there(command, tmp_path):
     assert "no.evid" in one_line(err)
 
 
+def test_a_used_folder_names_the_command_that_continues_it(command, tmp_path):
+    asked = ["sample", "ising-lattice:side=3,beta=0.2", "--sweeps", 9, "-q", "--checkpoint", "used"]
+    assert command(*asked)[0] == 0
+    code, out, err = command(*asked)
+    assert (code, out) == (2, "")
+    assert "`minigibbs resume used`" in one_line(err)
+    assert command("resume", "used", "-q")[0] == 0
+
+
+def test_a_model_that_is_not_there_is_told_with_similar_names(command, tmp_path):
+    (tmp_path / "grid.uai").write_text(GRID)
+    code, out, err = command("infer", "gird.uai")
+    assert (code, out) == (2, "")
+    assert "ising-lattice" in one_line(err)
+    assert "did you mean grid.uai?" in err
+
+
 def test_evidence_and_given_clamp_together(command, tmp_path):
     (tmp_path / "grid.uai").write_text(GRID)
     (tmp_path / "a.evid").write_text("1\n1 0 1\n")

@@ -62,6 +62,11 @@ def test_the_table_on_stdout(command, shops):  # noqa: F811
     code, out, _ = command("repair", "shops.csv", "--out", "-", "-q")
     lines = out.splitlines()
     assert (code, lines[0], lines[1 + WRONG], len(lines)) == (0, "zip,city", "02,Oslo", 61)
+    _, out, _ = command("repair", "shops.csv", "--changes", "-", "-q")
+    assert [line.split(",")[:4] for line in out.splitlines()[1:]] == [
+        [str(WRONG), "city", "Osxo", "Oslo"],
+        [str(MISSING), "city", "", "=Paris"],
+    ]
 
 
 def test_options_reach_the_library(command, tmp_path):  # noqa: F811
@@ -107,12 +112,14 @@ def test_labels_are_true_values(command, shops, tmp_path):  # noqa: F811
         (["shops.csv", "--labels", "labels.csv"], "row must be the number of a row"),
         (["shops.csv", "--certainty", "2"], "certainty must be"),
         (["shops.csv", "--column", "town"], "there is no column 'town'"),
-        (["shops.csv", "--out", "-", "--json"], "--out - and --json"),
+        (["shops.csv", "--out", "-", "--json"], "print on stdout: give one of them"),
         (["shops.csv", "--out", "no/clean.csv"], "there is no folder"),
         (["ragged.csv"], "row 1: expected 2 values, got 1"),
         (["empty.csv"], "expected a line with names"),
         (["twice.csv"], "two columns have the same name"),
         (["latin.csv"], "expected a CSV file in UTF-8"),
+        (["semicolons.csv"], "expected values separated by commas"),
+        (["shops.csv", "--out", "clean.parquet"], "tables are written as CSV"),
     ],
 )
 def test_bad_input_is_one_line(command, shops, tmp_path, arguments, message):  # noqa: F811
@@ -120,6 +127,7 @@ def test_bad_input_is_one_line(command, shops, tmp_path, arguments, message):  #
     save(tmp_path / "labels.csv", row=["first"], column=["city"], value=["Rome"])
     (tmp_path / "ragged.csv").write_text("a,b\n1,2\n3\n")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "semicolons.csv").write_text("a;b\n1;2\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     (tmp_path / "latin.csv").write_bytes(b"a\n\xe9\n")
     code, out, err = command("repair", *arguments, "-q")

@@ -24,6 +24,10 @@ def read_csv(path: Path) -> dict[str, list[str]]:
     if len(rows) < 2:
         raise LearnError(f"{path}: expected a line with names, and then rows of values")
     names = rows[0]
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise LearnError(
+            f"{path}: expected values separated by commas, got one column called {names[0]!r}"
+        )
     if len(set(names)) < len(names):
         raise LearnError(f"{path}: two columns have the same name")
     for number, row in enumerate(rows[1:]):

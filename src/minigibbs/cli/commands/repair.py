@@ -67,7 +67,7 @@ def repair(
         ),
     ] = None,
     changes: Annotated[
-        Path | None, typer.Option(help="Write the changed cells to this .csv file.")
+        Path | None, typer.Option(help="Write the changed cells to this .csv file; - prints them.")
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write an HTML report about the repair.")
@@ -78,17 +78,20 @@ def repair(
     """Find wrong and missing cells of a table, and replace them."""
     from minigibbs.repairing.api import repair as repaired
 
-    for path in filter(None, (out, changes, report)):
-        if path != _STDOUT or path != out:
-            check_target(path)
-    if out == _STDOUT and as_json:
-        raise LearnError("--out - and --json both print on stdout: give one of them")
+    printed = [out, changes].count(_STDOUT) + as_json
+    if printed > 1:
+        raise LearnError("--out -, --changes - and --json print on stdout: give one of them")
+    saved = [path for path in (out, changes, report) if path not in (None, _STDOUT)]
+    for path in saved:
+        check_target(path)
+        if path is not report and path.suffix != ".csv":
+            raise LearnError(f"{path}: tables are written as CSV; give a name that ends in .csv")
     if rules is not None:
         check_source(rules, "a text file of rules")
     with warnings_in_lines():
         found = repaired(
             read_csv(table),
-            None if rules is None else rules.read_text(encoding="utf-8"),
+            None if rules is None else rules.read_text(encoding="utf-8", errors="replace"),
             None if labels is None else read_labels(labels),
             columns=column,
             automatic=automatic,
@@ -105,9 +108,9 @@ def repair(
         found.report(report)
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
-    elif out != _STDOUT:
+    elif not printed:
         typer.echo(str(found))
-        for path in filter(None, (out, changes, report)):
+        for path in saved:
             typer.echo(f"saved: {printable(path)}")
 
 
