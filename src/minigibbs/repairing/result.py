@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs._version import __version__
 from minigibbs.errors import LearnError
 from minigibbs.repairing.features import Candidates
 from minigibbs.repairing.model import Model, best
 from minigibbs.repairing.table import MISSING, Table
 from minigibbs.results import plots
-from minigibbs.results.report.markup import element, join, table
+from minigibbs.results.report import page
+from minigibbs.results.report.markup import Html, element, join, table
 from minigibbs.results.summary import for_json
 from minigibbs.system.boundary import checked
 from minigibbs.system.files import write_whole
@@ -354,10 +356,14 @@ class RepairedTable:
         values = self.table.values[column]
         return [None if code == MISSING else values[code] for code in codes.tolist()]
 
+    def _counts(self) -> tuple[int, int]:
+        """Return the numbers of changed cells, and of those that were missing before."""
+        changed = self.codes != self.table.codes
+        return int(changed.sum()), int((changed & (self.table.codes == MISSING)).sum())
+
     def summary_rows(self) -> list[tuple[str, str]]:
         """Return the rows of the printed table: label and value."""
-        changed = int((self.codes != self.table.codes).sum())
-        filled = int(((self.codes != self.table.codes) & (self.table.codes == MISSING)).sum())
+        changed, filled = self._counts()
         rows, columns = self.codes.shape
         return [
             ("table", f"{rows:,} rows, {columns:,} columns"),
@@ -434,27 +440,46 @@ class RepairedTable:
         clean : frame, optional
             The true table. The page then has scores and the calibration of probabilities.
         """
-        parts: list[Any] = [element("h1", "Repaired table"), *self._page(_LISTED)]
-        found: list[list[object]] = [[one, f"{share:.2f}"] for one, share in self.dependencies]
-        parts += [element("h2", "Dependencies found"), table(["dependency", "explains"], found)]
+        rows, columns = self.codes.shape
+        changed, filled = self._counts()
+        facts = {
+            "repaired cells": changed - filled,
+            "filled cells": filled,
+            "labeled cells": len(self.labels),
+            "dependencies": len(self.model.found),
+        }
+        tiles = [
+            element("div", element("dt", label), element("dd", f"{count:,}"))
+            for label, count in facts.items()
+        ]
+        parts = [
+            element("dl", *tiles, class_="facts"),
+            *_section("Changed cells", _HEAD, self._lines(_LISTED)),
+            *_section(
+                "Dependencies",
+                ("dependency", "share of errors explained"),
+                [[name, f"{share:.2f}"] for name, share in self.dependencies],
+            ),
+        ]
         if clean is not None:
-            parts.append(element("h2", "Against the truth"))
-            got = [self.scores(clean, cells=which) for which in _CELLS]
-            numbers: list[list[object]] = [
-                [name, *(f"{getattr(one, name):.3f}" for one in got)]
-                for name in ("precision", "recall", "f1")
-            ]
-            parts.append(table(["score", "all cells", "repaired", "filled"], numbers))
-            curve = self.calibration(clean)
-            columns = [
-                column_of(curve, name).tolist() for name in ("probability", "right", "count")
-            ]
-            lines: list[list[object]] = [
-                [f"{a:.3f}", f"{b:.3f}", f"{c:,}"] for a, b, c in zip(*columns, strict=True)
-            ]
-            parts.append(table(["stated probability", "share right", "cells"], lines))
-        text = f"<!doctype html><meta charset='utf-8'><title>Repaired table</title>{join(*parts)}"
-        write_whole(path, lambda stream: stream.write(text.encode("utf-8")))
+            parts += self._against_truth(clean)
+        text = page("Repaired table", f"{rows:,} rows, {columns:,} columns", __version__, *parts)
+        write_whole(path, lambda stream: stream.write(text.encode("utf-8", "xmlcharrefreplace")))
+
+    def _against_truth(self, clean: Any) -> list[Html]:
+        """Return the scores and the calibration of probabilities as tables."""
+        got = [self.scores(clean, cells=which) for which in _CELLS]
+        scores = [
+            [name, *(f"{getattr(one, name):.3f}" for one in got)]
+            for name in ("precision", "recall", "f1")
+        ]
+        curve = self.calibration(clean)
+        columns = [column_of(curve, name).tolist() for name in ("probability", "right", "count")]
+        bins = [[f"{a:.3f}", f"{b:.3f}", f"{c:,}"] for a, b, c in zip(*columns, strict=True)]
+        return [
+            *_section("Scores", ("score", "all cells", "repaired", "filled"), scores),
+            *_section("Calibration", ("stated probability", "share right", "cells"), bins),
+        ]
 
     def best(self) -> NDArray[np.int64]:
         """[row, column] codes of the most probable values, of any probability."""
@@ -462,6 +487,12 @@ class RepairedTable:
         top = best(self.candidates, self.probability)
         codes[self.candidates.row, self.candidates.column] = self.candidates.value[top]
         return codes
+
+
+def _section(title: str, head: Sequence[str], lines: Sequence[Sequence[object]]) -> list[Html]:
+    """Return a heading and a table of text."""
+    whole = table(list(head), [list(line) for line in lines], class_="text")
+    return [element("h2", title), element("div", whole, class_="wide")]
 
 
 def _canonical(value: Any) -> Any:
