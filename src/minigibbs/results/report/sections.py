@@ -279,14 +279,14 @@ def _worst_note(run: Run, judged: bool) -> Html:
     words = "Chains apart: the largest difference between two chains' probabilities of a value."
     if not judged:
         return join(words, " For R-hat and ESS: ", _missing("draws", "draws"))
-    words += " R-hat: 1 where chains agree, at most 1.01 is wanted. ESS: independent draws."
+    words += " R-hat: 1 where chains agree, and should be at most 1.01. ESS: effective sample size."
     drawn, variables = len(run.drawn), len(run.domains)
     if drawn < variables:
         words += f" Both need draws, which were kept of {drawn:,} of {variables:,} variables."
     if drawn > MOST_JUDGED:
         words += (
-            f" R-hat was worked out for the {MOST_JUDGED} of {drawn:,} variables on "
-            "which the chains are furthest apart."
+            f" R-hat was computed for the {MOST_JUDGED} of {drawn:,} variables on "
+            "which the chains differ most."
         )
     return Html(words)
 
