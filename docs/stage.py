@@ -38,6 +38,7 @@ OUTSIDE += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / RESULTS)
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 TABLE = re.compile(r"^<!-- table: (\w+)(?:, (.+?))? -->$", re.MULTILINE)
 PEERS = re.compile(r"^<!-- peers: (\w+) -->$", re.MULTILINE)
+_WIDTH = 76  # characters per line of a block of code that are visible without scrolling
 FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<![\\\w$`])\$(?=\S)([^$`\n]+?)(?<=\S)\$(?![\w$`])", re.DOTALL
@@ -141,7 +142,7 @@ def _commands() -> str:
     parts = []
     for name, command in get_command(app).commands.items():
         context = command.context_class(
-            command, info_name=f"minigibbs {name}", terminal_width=100, max_content_width=100
+            command, info_name=f"minigibbs {name}", terminal_width=_WIDTH, max_content_width=_WIDTH
         )
         parts.append(f"## {name}\n\n```text\n{command.get_help(context).strip()}\n```\n")
     return "\n".join(parts)
@@ -180,9 +181,10 @@ def _rows(name: str) -> list[list[str]]:
 
 
 def _markdown(rows: list[list[str]], name: str) -> str:
-    """A table in Markdown, and when it was measured."""
+    """A table in Markdown, and when it was measured; indented rows belong to the one above."""
     lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-    table = "\n".join("| " + " | ".join(cell.strip() for cell in row) + " |" for row in lines)
+    cells = ([re.sub(r"^ +", "&emsp;", cell.rstrip()) for cell in row] for row in lines)
+    table = "\n".join("| " + " | ".join(row) + " |" for row in cells)
     text = (ROOT / RESULTS / f"{name}.md").read_text(encoding="utf-8")
     date, version = re.search(r"^(\d{4}-\d\d-\d\d), .*(minigibbs [\w.]+\w)", text, re.M).groups()
     return f"{table}\n\n*Measured on {date} with {version}.*"

@@ -71,13 +71,13 @@ best = best.merge(cells, on="cell")
 right = clean.rename_axis("row").reset_index().melt("row", None, "column", "right")
 best = best.merge(right, on=["row", "column"])
 changed, wrong = best["after"] != best["own"], best["own"] != best["right"]
-mended = changed & (best["after"] == best["right"])
-print(f"{wrong.sum()} wrong cells; {changed.sum()} repaired, {mended.sum()} of them rightly")
+rightly = changed & (best["after"] == best["right"])
+print(f"{wrong.sum()} wrong cells; {changed.sum()} repaired, {rightly.sum()} of them rightly")
 
 # %% The confidence of repairs
 bins = np.linspace(0.0, 1.0, 21)
 figure, axes = plt.subplots(figsize=(7, 4))
-kinds = {"rightly repaired": mended, "wrongly repaired": changed & ~mended}
+kinds = {"rightly repaired": rightly, "wrongly repaired": changed & ~rightly}
 kinds |= {"missed": wrong & ~changed, "left alone, rightly": ~wrong & ~changed}
 chance = [best.loc[which, "probability"] for which in kinds.values()]
 names = [f"{kind} ({which.sum()})" for kind, which in kinds.items()]

@@ -36,14 +36,14 @@ def read_constraints(text):
     ]
 
 
-def in_doubt(table, constraints):
+def suspect_cells(table, constraints):
     """Mark the cells that take part in a violation."""
-    doubt = pd.DataFrame(False, index=table.index, columns=table.columns)
+    suspect = pd.DataFrame(False, index=table.index, columns=table.columns)
     for same, differ in constraints:
         violated = table.groupby(same)[differ].transform("nunique") > 1
         for column in (*same, differ):
-            doubt[column] |= violated
-    return doubt
+            suspect[column] |= violated
+    return suspect
 
 
 def shares(table, given, column):
@@ -85,11 +85,11 @@ def candidates(table, spoken, columns):
     return whole.assign(cell=cell).reset_index(drop=True)
 
 
-def joined(table, doubt, constraints):
+def joined(table, suspect, constraints):
     """Return pairs of uncertain cells that a constraint requires to be equal, in chains."""
     pairs = []
     for same, differ in constraints:
-        some = table[doubt[differ]]
+        some = table[suspect[differ]]
         key = some[same].agg("\x1f".join, axis=1) if len(same) > 1 else some[same[0]]
         rows = pd.DataFrame({"row": some.index, "key": key.to_numpy()})
         rows["next"] = rows.groupby("key")["row"].shift(-1)
@@ -109,11 +109,11 @@ def joined(table, doubt, constraints):
 def repair(table, constraints, sweeps=200, seed=1):
     """Return the repaired table, and a frame (row, column, before, after, probability)."""
     columns = sorted({c for same, differ in constraints for c in (*same, differ)})
-    doubt = in_doubt(table, constraints)
+    suspect = suspect_cells(table, constraints)
     spoken = features(table, constraints, columns)
     cells = candidates(table, spoken, columns)
     own = table.to_numpy()[cells["row"], table.columns.get_indexer(cells["column"])]
-    unsure = doubt.to_numpy()[cells["row"], doubt.columns.get_indexer(cells["column"])]
+    unsure = suspect.to_numpy()[cells["row"], suspect.columns.get_indexer(cells["column"])]
     cells["own"] = cells["value"].to_numpy() == own
     cells["seen"] = cells["own"] & ~unsure
     spoken = spoken.merge(cells[["row", "column", "value", "cell"]])
@@ -130,7 +130,7 @@ def repair(table, constraints, sweeps=200, seed=1):
     ]
     kept = cells[cells["own"] & unsure]
     rules.append(mg.Rule(kept, ["cell"], ["value"], name="as it was", start=KEEP, fixed=True))
-    pairs = joined(table, doubt, constraints)
+    pairs = joined(table, suspect, constraints)
     rules.append(mg.Rule(pairs, ["a", "b"], same=True, name="agree", start=0.5, fixed=True))
     model = mg.from_frames(cells, rules, name="cell", observed="seen")
     print(model.graph)
@@ -192,8 +192,8 @@ def read_clean(path, columns):
 def scores(dirty, repaired, clean):
     """Return precision among the changed cells, and recall among the errors."""
     changed, wrong = repaired != dirty, dirty != clean
-    mended = (changed & (repaired == clean)).to_numpy().sum()
-    return mended / max(changed.to_numpy().sum(), 1), mended / max(wrong.to_numpy().sum(), 1)
+    right = (changed & (repaired == clean)).to_numpy().sum()
+    return right / max(changed.to_numpy().sum(), 1), right / max(wrong.to_numpy().sum(), 1)
 
 
 def main(arguments):

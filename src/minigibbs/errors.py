@@ -76,6 +76,18 @@ class FormatError(MinigibbsError, ValueError):
     """
 
 
+class MissingFileError(FormatError, FileNotFoundError):
+    """There is no file or folder at a path that should be read. The message names similar ones.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> mg.load("/nowhere/model.mg")
+    Traceback (most recent call last):
+    minigibbs.errors.MissingFileError: /nowhere/model.mg: expected a saved model, run, answer or ...
+    """
+
+
 class TooLargeError(MinigibbsError, MemoryError):
     """The work would not fit into memory or a time limit. The message states the requirement.
 

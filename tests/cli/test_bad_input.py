@@ -168,11 +168,11 @@ GRAPH_ERRORS = {
     ),
     "a negative weight at a zero": (
         lambda: mg.Table([[0], [1], [2], [3]], per_factor(-INF), weight=[1.0, 1.0, -1.0, 1.0]),
-        ["table factor 2", "holds a zero", "above 0", "got -1.0"],
+        ["table factor 2", "has a hard constraint", "above 0", "got -1.0"],
     ),
     "weight 0 at a shared zero": (
         lambda: mg.Table([[0, 1], [1, 2]], [[0.0, -INF], [0.0, 0.0]], weight=[1.0, 0.0]),
-        ["table factor 1", "holds a zero", "got 0.0"],
+        ["table factor 1", "has a hard constraint", "got 0.0"],
     ),
     "+inf above a floor": (lambda: mg.Unary([0], [0.0, INF], floor=-9.0), ["unary", "got inf"]),
     "NaN above a floor": (lambda: mg.Unary([0], [0.0, NAN], floor=-9.0), ["unary", "got nan"]),

@@ -63,6 +63,7 @@ COMMANDS = [
     "resume",
     "explain",
     "learn",
+    "repair",
     "reproduce",
     "report",
 ]
@@ -314,8 +315,25 @@ def test_evidence_that_does_not_fit(command, tmp_path, evidence, message):
 def test_evidence_that_is_not_there(command, tmp_path):
     (tmp_path / "grid.uai").write_text(GRID)
     code, _, err = command("sample", "grid.uai", "--evidence", "no.evid")
-    assert code == 1
+    assert code == 2
     assert "no.evid" in one_line(err)
+
+
+def test_a_used_folder_names_the_command_that_continues_it(command, tmp_path):
+    asked = ["sample", "ising-lattice:side=3,beta=0.2", "--sweeps", 9, "-q", "--checkpoint", "used"]
+    assert command(*asked)[0] == 0
+    code, out, err = command(*asked)
+    assert (code, out) == (2, "")
+    assert "`minigibbs resume used`" in one_line(err)
+    assert command("resume", "used", "-q")[0] == 0
+
+
+def test_a_model_that_is_not_there_is_told_with_similar_names(command, tmp_path):
+    (tmp_path / "grid.uai").write_text(GRID)
+    code, out, err = command("infer", "gird.uai")
+    assert (code, out) == (2, "")
+    assert "ising-lattice" in one_line(err)
+    assert "did you mean grid.uai?" in err
 
 
 def test_evidence_and_given_clamp_together(command, tmp_path):

@@ -258,7 +258,7 @@ def test_csv_on_stdout_leaves_the_rest_to_stderr(command, tmp_path):  # noqa: F8
     assert code == 0
     assert len(read_csv(out)) == 4
     assert "note: raised 1 table entry" in err
-    assert "warning: nobody can tell" in err
+    assert "warning: convergence cannot be assessed" in err
 
 
 def test_csv_on_stdout_is_refused_where_there_is_none(command):  # noqa: F811

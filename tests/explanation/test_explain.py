@@ -103,7 +103,7 @@ def test_trials_rank_samplers_that_move_many_variables():
     refused = {trial.sampler: trial for trial in explanation.trials}["exact"]
     assert refused.seconds is None
     assert "exact answers" in refused.note or "not ready" in refused.note
-    assert "per effective sample" in str(explanation)
+    assert "per effective sample: processor time per independent sample" in str(explanation)
     assert json.loads(json.dumps(explanation.to_dict()))["trials"][0]["sampler"] == names[0]
 
 
@@ -128,11 +128,11 @@ def test_a_first_call_compiles_little(monkeypatch, tmp_path):
     left = [one for one in explanation.trials if "compiling" in one.note]
     assert [one.sampler for one in left] == ["swendsen-wang", "tempering", "block-gibbs"]
     assert "the next call tries it" in str(explanation)
-    assert "scaled by a trial" in str(explanation)
+    assert "scaled by a trial" in " ".join(str(explanation).split())
     rows = {row.sampler: row for row in explanation.rows}
     assert rows["gibbs"].nanoseconds == pytest.approx(1e9 * 2e-3 / 64)
     assert not any("compiling" in one.note for one in mg.explain(graph, trials="1s").trials)
-    assert "typical costs. Run" in str(mg.explain(graph, trials=0))
+    assert "typical costs. Run" in " ".join(str(mg.explain(graph, trials=0)).split())
 
 
 def slow_to_compile(graph, sampler, share):

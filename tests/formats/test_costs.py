@@ -95,7 +95,7 @@ def test_names_and_labels_survive_in_cfn(tmp_path):
         ("a.wcsp", WCSP.replace(b"2 0 1 0 3", b"2 0 1 -1 3"), "global cost functions"),
         ("a.wcsp", WCSP + b"1", "end"),
         ("a.wcsp", b"minigibbs-unit-x 1 2 0 9 2", "states no unit"),
-        ("a.cfn", b"{}", "no cost function network"),
+        ("a.cfn", b"{}", "not a cost function network"),
         ("a.cfn", CFN.replace(b'"bc": {', b'"bc": {"type": "knapsack", '), "global cost"),
         ("a.cfn", CFN.replace(b'"b": 3', b'"b": true'), "number of values"),
         ("a.cfn", CFN.replace(b"1, 1, 20.5]", b"1, 20.5]"), "tuples of 3"),

@@ -237,20 +237,20 @@ def test_counting_proves_the_optimum_of_a_knapsack():
     """40 items, where penalties end 12% below; the optimum is by dynamic programming."""
     rng = np.random.default_rng(40)
     value, weight = rng.integers(5, 40, 40), rng.integers(3, 30, 40)
-    room = int(weight.sum() // 2)
-    most = np.zeros(room + 1, dtype=int)
+    capacity = int(weight.sum() // 2)
+    most = np.zeros(capacity + 1, dtype=int)
     for gain, size in zip(value, weight, strict=True):
         most[size:] = np.maximum(most[size:], most[:-size] + gain)
     cqm = dimod.ConstrainedQuadraticModel()
     items = [dimod.Binary(k) for k in range(40)]
     cqm.set_objective(-sum(int(gain) * item for gain, item in zip(value, items, strict=True)))
     load = sum(int(size) * item for size, item in zip(weight, items, strict=True))
-    cqm.add_constraint(load <= room, label="room")
+    cqm.add_constraint(load <= capacity, label="capacity")
     model = mg.from_cqm(cqm, wide="counting")
     best = mg.maximize(model.graph, "60s", prove=True, seed=1, progress=False)
     assert best.proven
     chosen = model.samples(best.state)[0]
-    assert chosen @ weight <= room
+    assert chosen @ weight <= capacity
     assert chosen @ value == most[-1]
 
 

@@ -71,9 +71,11 @@ def test_the_page_opens_anywhere(fit, tmp_path):
     assert "https:" not in page
 
 
-def test_moments_are_drawn(fit):
+def test_moments_are_drawn(fit, tmp_path):
     pytest.importorskip("matplotlib")
-    axes = fit.plot_moments()
+    (axes,) = fit.plot_moments(tmp_path / "moments.png").axes
+    assert (tmp_path / "moments.png").read_bytes().startswith(b"\x89PNG")
+    assert fit.plot_moments(axes=axes) is axes.figure
     points = axes.lines[1].get_xydata()
     assert len(points) == np.count_nonzero(~fit.graph.frame.fixed)
     assert np.abs(points[:, 0] - points[:, 1]).max() == pytest.approx(fit.error)
@@ -127,7 +129,7 @@ def test_the_command_line_resumes(tmp_path):
     [
         (["model.mg", "rows.txt"], "data are a .csv or .npy file"),
         (["model.mg", "--resume"], "give --checkpoint"),
-        (["model.mg", "bad.csv"], "rows of as many values"),
+        (["model.mg", "bad.csv"], "row 0: expected 2 values, got 1"),
     ],
 )
 def test_the_command_line_refuses(arguments, message, tmp_path, monkeypatch):

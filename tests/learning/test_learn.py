@@ -901,7 +901,7 @@ def test_columns_that_are_no_variables_are_to_be_dropped():
         learn(graph, np.ones((4, 3), dtype=int), "exact")
     with pytest.raises(mg.LearnError, match=r"got shape \(4, 1\). .*columns=\[...\]"):
         learn(graph, np.ones((4, 1), dtype=int), "exact")
-    with pytest.raises(mg.LearnError, match=r"column 'id' is no variable .* drop or rename it"):
+    with pytest.raises(mg.LearnError, match=r"column 'id' is not a variable .* drop or rename it"):
         learn(graph, {"id": [1, 2], "a": [0, 1], "b": [1, 1]}, "exact")
 
 

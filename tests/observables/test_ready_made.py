@@ -287,7 +287,7 @@ def test_an_array_that_changes_its_length_is_refused():
 @pytest.mark.parametrize(
     ("observe", "message"),
     [
-        ("magnetism", "none of the ready-made"),
+        ("magnetism", "not one of the ready-made"),
         ({"x": "energy"}, "needs a name"),
         ({3: "energy"}, "needs a name"),
         ({"m": 3}, "must be a function"),

@@ -129,7 +129,7 @@ def dying():
     if MPI.COMM_WORLD.rank == 1:
 
         def fail(*_):
-            raise MemoryError("no room")
+            raise MemoryError("no memory")
 
         StencilTile._sweep = fail
     return str(mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False))
@@ -150,7 +150,7 @@ def failing():
 
 def dying_task(*_):
     """Fail."""
-    raise MemoryError("no room")
+    raise MemoryError("no memory")
 
 
 def killed(folder, victim):

@@ -399,10 +399,10 @@ def test_a_run_that_memory_ends_hands_over_its_draws(monkeypatch):
 
 def test_an_allocation_that_fails_stops_a_run_too(monkeypatch):
     def grow(group, length):
-        raise MemoryError("no room")
+        raise MemoryError("no memory")
 
     monkeypatch.setattr("minigibbs.running.backends.cpu.CpuGroup.grow", grow)
-    with pytest.raises(mg.StoppedError, match="to run longer: no room") as caught:
+    with pytest.raises(mg.StoppedError, match="to run longer: no memory") as caught:
         mg.sample_until(ZOO["potts"], seed=1, scan="random", progress=False, **UNREACHED)
     assert caught.value.run.draws.shape[1] == 25
 

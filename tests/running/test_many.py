@@ -69,7 +69,7 @@ def test_what_is_no_model_or_no_option_is_refused(tmp_path):
         mg.sample_many([GRAPHS[0.1], 3], **QUIET)
     with pytest.raises(mg.SampleError, match="a checkpoint is of one run"):
         mg.sample_many(GRAPHS, checkpoint=tmp_path / "run", **QUIET)
-    with pytest.raises(mg.SampleError, match="'sweep' is no option; it takes those"):
+    with pytest.raises(mg.SampleError, match="'sweep' is not an option; it takes those"):
         mg.sample_many(GRAPHS, sweep=3, **QUIET)
     assert len(mg.sample_many([], **QUIET)) == 0
 

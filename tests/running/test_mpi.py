@@ -70,7 +70,7 @@ def test_a_checkpoint_is_resumed_on_another_number_of_ranks(tmp_path, what, laun
 def test_tasks_that_fail_on_a_rank_stop_the_run_everywhere(launch):
     answers = launch(2, "failing")
     assert "a segment of chain" in answers[0]
-    assert "MemoryError: no room" in answers[0]
+    assert "MemoryError: no memory" in answers[0]
     assert "the run ended on rank 0: StoppedError: a segment of chain" in answers[1]
 
 
@@ -92,7 +92,7 @@ def test_errors_of_rank_0_reach_all(launch):
 
 @launched
 def test_a_rank_that_fails_ends_the_job(launch):
-    assert "rank 1 of 2 failed: MemoryError: no room" in launch(2, "dying", fails=True)
+    assert "rank 1 of 2 failed: MemoryError: no memory" in launch(2, "dying", fails=True)
 
 
 @launched

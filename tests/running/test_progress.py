@@ -134,7 +134,7 @@ def test_calls_without_a_bar_show_stages(monkeypatch):
     assert seen[0] == ("computing log-likelihoods", True)
     seen.clear()
     mg.repair({"a": ["x", "y"] * 5, "b": ["1", "2"] * 5}, progress=False)
-    stages = ["reading the table", "learning what speaks for values", "repairing cells"]
+    stages = ["reading the table", "learning weights", "repairing cells"]
     assert [one for one in seen if one[0] in stages] == [(text, False) for text in stages]
 
 

@@ -387,3 +387,25 @@ def test_edges_of_bins_that_are_no_numbers_are_refused():
     table = {"a": [1.5, 2.5, 3.5], "b": [0, 1, 0]}
     with pytest.raises(mg.LearnError, match="column 'a' needs numbers as edges, got 'b'"):
         mg.learn_structure(table, bins={"a": "b"}, progress=False)
+
+
+def test_no_edge_is_hidden_behind_a_column():
+    """Three columns that all depend on each other have three layers of one column each."""
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(1)
+    one = rng.random(2000) < 0.4
+    two = one ^ (rng.random(2000) < 0.2)
+    three = np.where(one & two, rng.random(2000) < 0.9, rng.random(2000) < 0.1)
+    table = {"one": one, "two": two, "three": three}
+    found = mg.learn_structure(table, "network", seed=1, progress=False)
+    assert len(found.edges) == 3
+    figure = found.plot()
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    columns = axes.transData.transform(axes.lines[0].get_xydata())
+    edges = [text.arrow_patch for text in axes.texts if getattr(text, "arrow_patch", None)]
+    assert len(edges) == 3
+    for edge in edges:
+        drawn = edge.get_path().interpolated(50).vertices
+        near = [np.hypot(*(drawn - column).T).min() < 5.0 for column in columns]
+        assert sum(near) == 0, "edges end before the columns that they join, and pass no other"

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.formats import uai
 from minigibbs.system import files
 from tests.zoo import ZOO
 
@@ -181,6 +182,18 @@ def test_unknown_endings_are_refused(tmp_path, ending):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         mg.read(tmp_path / "model.mg")
+    mg.write(ZOO["potts"], tmp_path / "model.mg")
+    for name, found in {
+        "modle.mg": "did you mean model.mg?",
+        "run": "check the name and the folder",
+        "no/run": "there is no folder",
+    }.items():
+        with pytest.raises(mg.MissingFileError, match="expected a saved model, run") as caught:
+            mg.load(tmp_path / name)
+        assert found in str(caught.value)
+    for read in (uai.read_evidence, uai.read_marginals, mg.resume_learning):
+        with pytest.raises(mg.MissingFileError, match="there is no none in"):
+            read(tmp_path / "none")
 
 
 def group_header(path, **changes):

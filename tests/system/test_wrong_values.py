@@ -56,14 +56,14 @@ def test_results_of_another_model_are_refused(run):
     with pytest.raises(mg.GraphError, match="fit must be one of this model"):
         framed.weights(fit)
     with pytest.raises(mg.LearnError, match="axes must be those of Matplotlib"):
-        fit.plot_moments([None])
+        fit.plot_moments(axes=[None])
 
 
 def test_numbers_that_formulas_cannot_use_are_refused():
     image = np.zeros((3, 4, 3))
     for wrong, message in (
         (lambda: mg.theory.lemma_2(PAIR, 1e308, 0.5), "delta must be above 0"),
-        (lambda: mg.theory.lemma_2_repaired(PAIR, 0.5, 2.0), "failure is a chance"),
+        (lambda: mg.theory.lemma_2_repaired(PAIR, 0.5, 2.0), "failure is a probability"),
         (
             lambda: mg.theory.estimate_distribution(
                 mg.theory.Enumeration(PAIR), mg.ExactEstimator(), 4

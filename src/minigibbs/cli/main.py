@@ -13,6 +13,7 @@ from minigibbs.cli.commands.explain import explain
 from minigibbs.cli.commands.infer import infer
 from minigibbs.cli.commands.learn import learn
 from minigibbs.cli.commands.maximize import maximize
+from minigibbs.cli.commands.repair import repair
 from minigibbs.cli.commands.report import report
 from minigibbs.cli.commands.reproduce import reproduce
 from minigibbs.cli.commands.resume import resume
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Sampling, inference and learning for large discrete graphical models.",
 )
-for _command in (demo, infer, maximize, learn, sample, resume, explain, reproduce, report):
+for _command in (demo, infer, maximize, learn, repair, sample, resume, explain, reproduce, report):
     app.command()(_command)
 
 

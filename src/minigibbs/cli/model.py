@@ -16,6 +16,7 @@ from minigibbs.formats import read
 from minigibbs.formats.uai import read_evidence
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.models import GENERATORS
+from minigibbs.system.files import check_source
 
 _STDIN = "stdin:"  # followed by the ending of a model file
 
@@ -37,11 +38,8 @@ def read_model(
     elif text.startswith(_STDIN):
         with warnings_in_lines():
             graph = _from_stdin(text.removeprefix(_STDIN), options)
-    elif not Path(text).exists():
-        raise SampleError(
-            f"no such model: {text!r} is neither a file nor one of {', '.join(GENERATORS)}"
-        )
     else:
+        check_source(text, f"a model file, or one of {', '.join(GENERATORS)}")
         with warnings_in_lines():
             graph = read(text, **options)
     if evidence is not None:

@@ -18,7 +18,7 @@ Model = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
-Seed = Annotated[int | None, typer.Option(help="Fixes every draw.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all random draws.")]
 Given = Annotated[
     list[str] | None,
     typer.Option("--given", help="Clamp a variable, such as x3=1. May be repeated."),
@@ -29,7 +29,8 @@ Evidence = Annotated[
 Floor = Annotated[
     float | None,
     typer.Option(
-        help="Raise probabilities of 0 in a .uai or .bif file to this one, which changes the model."
+        help="Raise smaller probabilities in a .uai, .bif or .xmlbif file to this one, which "
+        "changes the model."
     ),
 ]
 IgnoreEvidence = Annotated[

@@ -104,7 +104,9 @@ class Enumeration:
     def distribution(self) -> NDArray[np.float64]:
         """[state] the probability of each state."""
         if self.log_potential.max() == -np.inf:
-            raise GraphError("every state has probability 0: the graph's zeros leave none")
+            raise GraphError(
+                "every state has probability 0: the hard constraints of the graph leave none"
+            )
         return softmax(log_potentials(self.graph, self.states, 0.0))
 
     @cached_property

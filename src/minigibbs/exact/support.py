@@ -85,8 +85,8 @@ class Support:
             if self._tree is None:
                 raise SampleError(
                     f"no state of positive probability was found in {_MOST_VISITS:.0e} steps of "
-                    "search, and there may be none: the zeros of this graph are hard to satisfy. "
-                    "Give one with start=, or use mg.infer"
+                    "search, and there may be none: the hard constraints of this graph are "
+                    "difficult to satisfy. Give one with start=, or use mg.infer"
                 )
             self._tree.draw(states, lambda _, variable: marks[:, variable])
             return

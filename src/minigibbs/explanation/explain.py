@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from minigibbs.errors import SampleError
@@ -34,17 +35,22 @@ _SYMBOLS = {
 }
 
 
-_FOOTNOTE = (
-    "slowdown: proven bound on how much smaller than plain Gibbs's the spectral gap of the random\n"
-    "scan can be, for the factors that this run would minibatch; for systematic and chromatic\n"
-    "scans see mg.theory.systematic_slowdown.\n"
-    "per update: predicted for one chain on a processor of this machine"
+_SLOWDOWN = (
+    "slowdown: proven bound on how much smaller than plain Gibbs's the spectral gap of the random "
+    "scan can be, for the factors that this run would minibatch; for systematic and chromatic "
+    "scans see mg.theory.systematic_slowdown."
 )
+_PER_UPDATE = "per update: predicted for one chain on a processor of this machine, "
+_PER_SAMPLE = (
+    "per effective sample: processor time per independent sample of the worst of these: the energy "
+    "and random functions of the state."
+)
+_WIDTH = 96  # characters per line of the notes
 _GIVEN = "from the given costs"
 _REMEMBERED = "from costs that were measured on it"
-_MEASURE = "Run\nminigibbs explain --measure once to measure the costs"
-_TYPICAL = f"from\ntypical costs. {_MEASURE}"
-_SCALED = f"from\ntypical costs, scaled by a trial. {_MEASURE}"
+_MEASURE = "Run `minigibbs explain --measure` once to measure the costs"
+_TYPICAL = f"from typical costs. {_MEASURE}"
+_SCALED = f"from typical costs, scaled by a trial. {_MEASURE}"
 
 
 _ANSWERS = "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."
@@ -162,12 +168,13 @@ class Explanation:
                 f"{row.sampler:<15}{_number(row.batch):>10}{_number(row.slowdown):>10}"
                 f"{_time(row.nanoseconds):>12}  {kept}{'; ' if row.note else ''}{row.note}"
             )
-        lines += ["", f"{_FOOTNOTE}, {self.costs}."]
+        lines += ["", *wrap(_SLOWDOWN, _WIDTH), *wrap(f"{_PER_UPDATE}{self.costs}.", _WIDTH)]
         if self.trials:
             lines += ["", f"{'in trials':<15}{'per effective sample':>22}{'per sweep':>12}"]
         for trial in self.trials:
             each, sweep = (_seconds(value) for value in (trial.seconds, trial.sweep))
             lines.append(f"{trial.sampler:<15}{each:>22}{sweep:>12}  {trial.note}".rstrip())
+        lines += ["", *wrap(_PER_SAMPLE, _WIDTH)] if self.trials else []
         lines += ["", f"Use {self.recommended}: {self.why}"]
         notes = (self.scan, self.guarantee, self.answers, self.ranks)
         lines += [text for text in notes if text]

@@ -24,6 +24,7 @@ from minigibbs.formats import (
 )
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
+from minigibbs.system.files import check_source
 from minigibbs.system.progress import Delayed
 
 
@@ -72,6 +73,8 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     ------
     FormatError
         If the format is unknown, or the file violates its format.
+    MissingFileError
+        If there is no such file.
 
     Examples
     --------
@@ -87,6 +90,7 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
         if option not in taken:
             takes = f"takes {', '.join(taken)}" if taken else "takes no options"
             raise FormatError(f"{path}: reading this format {takes}; got {option}")
+    check_source(path, "a model file")
     with Delayed(f"reading {Path(path).name}"):
         return module.read(path, **options)  # type: ignore[no-any-return]
 

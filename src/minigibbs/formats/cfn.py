@@ -68,7 +68,7 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
         OverflowError,
         RecursionError,
     ) as error:
-        raise FormatError(f"{path}: this is no cost function network: {error!r}") from error
+        raise FormatError(f"{path}: this is not a cost function network: {error!r}") from error
     named = {k: row for k, row in enumerate(labels) if not isinstance(row, range)}
     sizes = [len(row) for row in labels]
     groups += constant_group(path, constant, sizes[0] if sizes else 0)

@@ -65,7 +65,7 @@ def groups(
     Conjunctions over variables of any size are formulas, too, if their weights are learned.
     """
     tables: dict[tuple[int, ...], NDArray[np.float64]] = {}
-    room = memory.available() // _ENTRY_BYTES
+    left = memory.available() // _ENTRY_BYTES
     for some in factors:
         plain = _plain(some, sizes)
         if plain.any():
@@ -79,7 +79,7 @@ def groups(
             rest, learned = _only(rest, ~usable), learned[~usable]
         if learned.any():
             yield from _features(path, _only(rest, learned), sizes, weights)
-        room = _add_tables(path, tables, _only(rest, ~learned), sizes, room)
+        left = _add_tables(path, tables, _only(rest, ~learned), sizes, left)
     yield from _table_groups(tables)
 
 
@@ -101,13 +101,13 @@ def _features(
     """Yield factors with learned weights that are not formulas, with one table each."""
     members: dict[tuple[int, ...], list[tuple[int, tuple[int, ...], NDArray[np.float64]]]]
     members = defaultdict(list)
-    room = memory.available() // _ENTRY_BYTES
+    left = memory.available() // _ENTRY_BYTES
     for place, (row, values) in enumerate(
         zip(some.variable.tolist(), some.value.tolist(), strict=True)
     ):
         scope = tuple(dict.fromkeys(sorted(row)))
         shape = tuple(int(sizes[variable]) for variable in scope)
-        room -= _check_entries(path, scope, shape, room)
+        left -= _check_entries(path, scope, shape, left)
         table = _tabulated(some.function, row, values, scope, shape)
         members[shape].append((place, scope, table))
     for found in members.values():
@@ -217,7 +217,7 @@ def _add_tables(
     tables: dict[tuple[int, ...], NDArray[np.float64]],
     some: Literals,
     sizes: NDArray[np.int32],
-    room: int,
+    left: int,
 ) -> int:
     """Add up factors in one table per set of variables; return the remaining entries."""
     for row, values, weight in zip(
@@ -226,14 +226,14 @@ def _add_tables(
         scope = tuple(dict.fromkeys(sorted(row)))
         shape = [int(sizes[variable]) for variable in scope]
         if scope not in tables:
-            room -= _check_entries(path, scope, shape, room)
+            left -= _check_entries(path, scope, shape, left)
             tables[scope] = np.zeros(shape)
         tables[scope] += weight * _tabulated(some.function, row, values, scope, shape)
-    return room
+    return left
 
 
 def _check_entries(
-    path: str | os.PathLike[str], scope: Sequence[int], shape: Sequence[int], room: int
+    path: str | os.PathLike[str], scope: Sequence[int], shape: Sequence[int], left: int
 ) -> int:
     entries = math.prod(shape)
     if entries > _MOST_ENTRIES or len(scope) > _MOST_ARITY:
@@ -242,7 +242,7 @@ def _check_entries(
             f"{_MOST_ENTRIES:,} entries over {_MOST_ARITY} variables, got {entries:.3g} over "
             f"{len(scope)}"
         )
-    if entries > room:
+    if entries > left:
         raise TooLargeError(f"{path}: its tables do not fit into memory; use a machine with more")
     return entries
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError, TooLargeError
 from minigibbs.system import memory
-from minigibbs.system.files import write_whole
+from minigibbs.system.files import check_source, write_whole
 
 _BLOCK = 2**20  # bytes per read
 _TAKEN = 64  # largest number of bytes of memory that reading needs per byte of text
@@ -29,6 +29,7 @@ _XZ_MEMORY = 2**28  # bytes for the xz decoder; `xz -9` needs a quarter of it
 
 def read_text(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a file, decompressed if its name ends in .gz or .xz."""
+    check_source(path, "a text file")
     ending, packed = Path(path).suffix, os.path.getsize(path)
     most, blocks, size = memory.HARMLESS // _TAKEN, [], 0
     try:

@@ -195,7 +195,7 @@ def _variable_of(domains: Domains, name: Any) -> int:
         return domains.index(name)
     except GraphError as error:
         raise LearnError(
-            f"data: column {name!r} is no variable of the graph ({error}); drop or rename it"
+            f"data: column {name!r} is not a variable of the graph ({error}); drop or rename it"
         ) from None
 
 

@@ -456,7 +456,7 @@ def _read_parameters(factors: Sequence[Factors]) -> dict[str, Parameter]:
         known = shapes.setdefault(name, shape)
         if len(known) != len(shape) or known[1:] != shape[1:]:
             raise GraphError(
-                f"parameter {name!r}: groups of one name share numbers, so their shapes must "
+                f"parameter {name!r}: groups of one name share parameters, so their shapes must "
                 f"agree; got {known} and {shape}"
             )
         shapes[name] = (max(known[0], shape[0]), *shape[1:])
@@ -480,8 +480,8 @@ def _shared(name: str, shape: tuple[int, ...], groups: Sequence[Factors]) -> NDA
         if wrong.any():
             index = [int(k) for k in np.argwhere(wrong)[0]]
             raise GraphError(
-                f"parameter {name!r}{index}: groups of one name share numbers, which must agree; "
-                f"got {before[tuple(index)]} and {own[tuple(index)]}"
+                f"parameter {name!r}{index}: groups of one name share parameters, which must "
+                f"agree; got {before[tuple(index)]} and {own[tuple(index)]}"
             )
         values[: len(own)] = own
         fixed[: len(own)] |= np.broadcast_to(group.tie.fixed, own.shape) | np.isinf(own)

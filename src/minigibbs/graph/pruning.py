@@ -1,8 +1,8 @@
 """Values that hard constraints and evidence exclude: generalized arc consistency.
 
-A factor excludes a value of a variable if every entry with it is a zero, given the possible values
-of its other variables. That may leave another factor without an entry for another value, so pruning
-continues to a fixed point. Values that remain are not proven possible.
+A factor excludes a value of a variable if every entry with it has the log-potential -inf, given the
+possible values of its other variables. That may leave another factor without an entry for another
+value, so pruning continues to a fixed point. Values that remain are not proven possible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Constraints(NamedTuple):
 
     factors: NDArray[np.void]  # [H] of FACTOR
     slots: NDArray[np.void]  # of SLOT; those of tables have strides as keys
-    possible: NDArray[np.bool_]  # whether each table entry is not a zero
+    possible: NDArray[np.bool_]  # whether each table entry is above -inf
     first: NDArray[np.int64]  # [n + 1] index of each variable's first value
     user_start: NDArray[np.int64]  # [n + 1] index of each variable's first factor
     user: NDArray[np.int32]  # [S] the factors of each variable

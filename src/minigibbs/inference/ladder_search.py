@@ -16,7 +16,7 @@ from minigibbs.samplers.tempering.ladder import copy_slot, energy_at, read_slot
 
 @kernel
 def _keep_best(data, model, chain, replicas, zeros, best, state, trial):
-    """Keep the best state of all slots, if it is better than any before and violates no zero."""
+    """Keep the best state of all slots, if it is better than before and violates no constraint."""
     for slot in range(len(data.beta) * data.twins):
         energy = chain.carried[energy_at(data) + slot]
         if energy <= best[0]:

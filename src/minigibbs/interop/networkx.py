@@ -249,8 +249,9 @@ def _refuse_zeros(graph: FactorGraph, rows: NDArray[np.float64]) -> None:
     if np.isinf(rows).any():
         variable = int(np.argwhere(np.isinf(rows))[0][0])
         raise GraphError(
-            f"{graph.domains.describe(variable)}: a field cannot forbid a value, as a unary factor "
-            "with a zero does; clamp the variable (graph.condition), or give bipartite=True"
+            f"{graph.domains.describe(variable)}: a field cannot forbid a value, as "
+            "a log-potential of -inf does; clamp the variable (graph.condition), or give "
+            "bipartite=True"
         )
 
 

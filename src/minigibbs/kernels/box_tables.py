@@ -74,11 +74,13 @@ def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, 
     places = np.random.default_rng(0).permutation(n)[:_TRIED]  # the same for all sizes
     scale = tree.points[places, FEATURES].astype(np.float64)
     for each in SIZES:
-        room = _room(tree, each)
-        sources = min(max(slots // room, 1), n)
+        capacity = _capacity(tree, each)
+        sources = min(max(slots // capacity, 1), n)
         nodes = choose_sources(tree, sources / 2)
         own = np.searchsorted(tree.nodes["begin"][nodes], places, side="right") - 1
-        total = room * _make_all(tree, rule, nodes[own], np.empty((len(own), room, 2), np.uint32))
+        total = capacity * _make_all(
+            tree, rule, nodes[own], np.empty((len(own), capacity, 2), np.uint32)
+        )
         found.append((float((scale * total).mean()), (sources, each)))
     return min(found)
 
@@ -86,13 +88,13 @@ def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, 
 def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
     """Build tables for at most this number of sources and entries per source, or those required."""
     chosen = _cut_sources(tree, rule, sources, max(slots // _COARSE, 2))
-    made = empty_lines((len(chosen), _room(tree, slots), 2), np.uint32)
+    made = empty_lines((len(chosen), _capacity(tree, slots), 2), np.uint32)
     weight = _make_all(tree, rule, chosen, made)
     size = tree.nodes["end"][chosen] - tree.nodes["begin"][chosen]
     return Tables(np.repeat(np.arange(len(chosen), dtype=np.int32), size), weight, made)
 
 
-def _room(tree: Tree, slots: int) -> int:
+def _capacity(tree: Tree, slots: int) -> int:
     """Return a power of 2 that is large enough for the largest number of points per entry."""
     return 1 << (max(slots, 8 * len(tree.order) // MOST_COUNT, 2) - 1).bit_length()
 
@@ -276,21 +278,21 @@ def _make(tree, rule, sources, slots, weights, boxes, made, stack):
 
     The weight found for one source is the first guess for the next.
     """
-    room, guess = slots.shape[1], _GUESS
+    capacity, guess = slots.shape[1], _GUESS
     for s in range(len(sources)):
-        own, count, total = _cut_finely(tree, rule, sources[s], room, boxes, made, stack)
+        own, count, total = _cut_finely(tree, rule, sources[s], capacity, boxes, made, stack)
         if not total < math.inf:
             weights[s] = math.inf
             continue
-        weight = guess * total / room
+        weight = guess * total / capacity
         needed = _gather(own, count, weight, slots[s])
-        if needed < _FULL * room:  # the guess was too high
-            weight *= max(needed / room, 1.0 / guess)
+        if needed < _FULL * capacity:  # the guess was too high
+            weight *= max(needed / capacity, 1.0 / guess)
             needed = _gather(own, count, weight, slots[s])
-        while needed > room:
-            weight *= max(needed / room, _MORE)
+        while needed > capacity:
+            weight *= max(needed / capacity, _MORE)
             needed = _gather(own, count, weight, slots[s])
-        weights[s], guess = weight, weight * room / total
+        weights[s], guess = weight, weight * capacity / total
 
 
 @entry

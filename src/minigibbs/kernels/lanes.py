@@ -66,12 +66,12 @@ def lanes_of(context, size, example):  # type: ignore[no-untyped-def]
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         value = context.get_value_type(example)
-        room = cgutils.alloca_once(builder, ir.ArrayType(value, size.literal_value))
-        room.align = 64
+        buffer = cgutils.alloca_once(builder, ir.ArrayType(value, size.literal_value))
+        buffer.align = 64
         length = context.get_constant(types.intp, size.literal_value)
         width = context.get_constant(types.intp, context.get_abi_sizeof(value))
         array = context.make_array(kind)(context, builder)
-        data = builder.bitcast(room, value.as_pointer())
+        data = builder.bitcast(buffer, value.as_pointer())
         populate_array(array, data, [length], [width], width, None)
         return array._getvalue()
 

@@ -37,7 +37,7 @@ FACTOR = np.dtype(
     [
         ("weight", np.float64),
         ("low", np.float64),  # least finite value, given the evidence
-        ("span", np.float64),  # the paper's M: largest minus least value; infinite with a zero
+        ("span", np.float64),  # the paper's M: largest minus least value; infinite if hard
         ("table_start", np.int64),  # index of the first value of a TABLE
         ("scope_start", np.int64),  # its slots, [scope_start, scope_end)
         ("scope_end", np.int64),

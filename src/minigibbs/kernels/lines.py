@@ -18,9 +18,9 @@ LINE = 64  # bytes
 def empty_lines(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
     """Return an uninitialized array of this shape."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    room = np.empty(size + LINE, np.uint8)
-    first = -room.ctypes.data % LINE
-    return room[first : first + size].view(dtype).reshape(shape)
+    buffer = np.empty(size + LINE, np.uint8)
+    first = -buffer.ctypes.data % LINE
+    return buffer[first : first + size].view(dtype).reshape(shape)
 
 
 def joined_lines(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -178,8 +178,7 @@ class Saved:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
-        if not os.path.lexists(path):
-            raise FileNotFoundError(f"{path}: there is no such checkpoint")
+        files.check_source(path, "a checkpoint of mg.learn")
         self.header, self._arrays = self._read()
         header = self.header
         with files.refusing_damage(path):

@@ -26,7 +26,7 @@ def require_parameters(graph: FactorGraph) -> None:
     if not frame.size:
         raise LearnError(
             "the graph has no parameters: give factors a name, as in "
-            'mg.Potts(i, j, 0.0, name="J"), to learn their numbers'
+            'mg.Potts(i, j, 0.0, name="J"), to learn their parameters'
         )
     if frame.fixed.all():
         raise LearnError(

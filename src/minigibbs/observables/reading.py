@@ -57,7 +57,7 @@ def _read_one(name: str, one: Any) -> Observable:
         if one in OBSERVABLES:
             return OBSERVABLES[one]()
         known = ", ".join(OBSERVABLES)
-        raise SampleError(f"observe: {one!r} is none of the ready-made observables: {known}")
+        raise SampleError(f"observe: {one!r} is not one of the ready-made observables: {known}")
     if callable(one):
         return Own(one, called=repr(name))
     raise SampleError(

@@ -86,7 +86,7 @@ def repair(
     with Stage("reading the table", progress):
         table = read_table(frame, "frame", missing)
         table, known = read_labels(table, labels)
-    with Stage("learning what speaks for values", progress):
+    with Stage("learning weights", progress):
         model = fitted(table, constraints, known, columns, automatic, seed)
     with Stage("repairing cells", progress):
         return answered(model, frame, table, known, certainty)

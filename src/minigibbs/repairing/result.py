@@ -12,18 +12,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs._version import __version__
 from minigibbs.errors import LearnError
 from minigibbs.repairing.features import Candidates
 from minigibbs.repairing.model import Model, best
 from minigibbs.repairing.table import MISSING, Table
 from minigibbs.results import plots
-from minigibbs.results.report.markup import element, join, table
+from minigibbs.results.report import page
+from minigibbs.results.report.markup import Html, element, join, table
+from minigibbs.results.summary import for_json
 from minigibbs.system.boundary import checked
 from minigibbs.system.files import write_whole
 from minigibbs.system.frames import column_of, frame_like, names_of, with_cells
 from minigibbs.system.text import printable
 
 _SHOWN = 12
+_HEAD = ("row", "column", "before", "after", "probability")
 _CELLS = ("all", "present", "missing")
 _MOSTLY = 0.5  # share of different cells that suggests different types
 _LISTED = 1000  # maximum number of cells on an HTML page
@@ -352,10 +356,14 @@ class RepairedTable:
         values = self.table.values[column]
         return [None if code == MISSING else values[code] for code in codes.tolist()]
 
+    def _counts(self) -> tuple[int, int]:
+        """Return the numbers of changed cells, and of those that were missing before."""
+        changed = self.codes != self.table.codes
+        return int(changed.sum()), int((changed & (self.table.codes == MISSING)).sum())
+
     def summary_rows(self) -> list[tuple[str, str]]:
         """Return the rows of the printed table: label and value."""
-        changed = int((self.codes != self.table.codes).sum())
-        filled = int(((self.codes != self.table.codes) & (self.table.codes == MISSING)).sum())
+        changed, filled = self._counts()
         rows, columns = self.codes.shape
         return [
             ("table", f"{rows:,} rows, {columns:,} columns"),
@@ -364,9 +372,35 @@ class RepairedTable:
             ("found", f"{len(self.model.found):,} approximate functional dependencies"),
         ]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a summary for JSON.
+
+        Returns
+        -------
+        dict
+            `rows`, `columns`, `labels`, `dependencies` and `changes`, one entry per changed cell.
+        """
+        rows, columns = self.codes.shape
+        cells = (column_of(self.cells, name).tolist() for name in _HEAD)
+        return {
+            "rows": rows,
+            "columns": columns,
+            "labels": len(self.labels),
+            "dependencies": dict(self.dependencies),
+            "changes": [
+                dict(zip(_HEAD, map(for_json, change), strict=True))
+                for change in zip(*cells, strict=True)
+            ],
+        }
+
     def __str__(self) -> str:
         lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
-        lines += ["  ".join(line) for line in self._lines(_SHOWN)]
+        shown = self._lines(_SHOWN)
+        if shown:
+            rows = [list(_HEAD), *shown]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            cells = ([one.ljust(w) for one, w in zip(row, widths, strict=True)] for row in rows)
+            lines += ["", *("  ".join(row).rstrip() for row in cells)]
         return "\n".join(lines)
 
     def _lines(self, most: int) -> list[list[str]]:
@@ -394,8 +428,7 @@ class RepairedTable:
     def _page(self, most: int) -> list[Any]:
         rows: list[list[object]] = [[label, value] for label, value in self.summary_rows()]
         lines: list[list[object]] = [list(line) for line in self._lines(most)]
-        head = ["row", "column", "before", "after", "probability"]
-        return [table(["", ""], rows), table(head, lines)]
+        return [table(["", ""], rows), table(list(_HEAD), lines)]
 
     def report(self, path: str | os.PathLike[str], clean: Any = None) -> None:
         """Write a standalone HTML page with changed cells, dependencies and scores.
@@ -407,27 +440,46 @@ class RepairedTable:
         clean : frame, optional
             The true table. The page then has scores and the calibration of probabilities.
         """
-        parts: list[Any] = [element("h1", "Repaired table"), *self._page(_LISTED)]
-        found: list[list[object]] = [[one, f"{share:.2f}"] for one, share in self.dependencies]
-        parts += [element("h2", "Dependencies found"), table(["dependency", "explains"], found)]
+        rows, columns = self.codes.shape
+        changed, filled = self._counts()
+        facts = {
+            "repaired cells": changed - filled,
+            "filled cells": filled,
+            "labeled cells": len(self.labels),
+            "dependencies": len(self.model.found),
+        }
+        tiles = [
+            element("div", element("dt", label), element("dd", f"{count:,}"))
+            for label, count in facts.items()
+        ]
+        parts = [
+            element("dl", *tiles, class_="facts"),
+            *_section("Changed cells", _HEAD, self._lines(_LISTED)),
+            *_section(
+                "Dependencies",
+                ("dependency", "share of errors explained"),
+                [[name, f"{share:.2f}"] for name, share in self.dependencies],
+            ),
+        ]
         if clean is not None:
-            parts.append(element("h2", "Against the truth"))
-            got = [self.scores(clean, cells=which) for which in _CELLS]
-            numbers: list[list[object]] = [
-                [name, *(f"{getattr(one, name):.3f}" for one in got)]
-                for name in ("precision", "recall", "f1")
-            ]
-            parts.append(table(["score", "all cells", "repaired", "filled"], numbers))
-            curve = self.calibration(clean)
-            columns = [
-                column_of(curve, name).tolist() for name in ("probability", "right", "count")
-            ]
-            lines: list[list[object]] = [
-                [f"{a:.3f}", f"{b:.3f}", f"{c:,}"] for a, b, c in zip(*columns, strict=True)
-            ]
-            parts.append(table(["stated probability", "share right", "cells"], lines))
-        text = f"<!doctype html><meta charset='utf-8'><title>Repaired table</title>{join(*parts)}"
-        write_whole(path, lambda stream: stream.write(text.encode("utf-8")))
+            parts += self._against_truth(clean)
+        text = page("Repaired table", f"{rows:,} rows, {columns:,} columns", __version__, *parts)
+        write_whole(path, lambda stream: stream.write(text.encode("utf-8", "xmlcharrefreplace")))
+
+    def _against_truth(self, clean: Any) -> list[Html]:
+        """Return the scores and the calibration of probabilities as tables."""
+        got = [self.scores(clean, cells=which) for which in _CELLS]
+        scores = [
+            [name, *(f"{getattr(one, name):.3f}" for one in got)]
+            for name in ("precision", "recall", "f1")
+        ]
+        curve = self.calibration(clean)
+        columns = [column_of(curve, name).tolist() for name in ("probability", "right", "count")]
+        bins = [[f"{a:.3f}", f"{b:.3f}", f"{c:,}"] for a, b, c in zip(*columns, strict=True)]
+        return [
+            *_section("Scores", ("score", "all cells", "repaired", "filled"), scores),
+            *_section("Calibration", ("stated probability", "share right", "cells"), bins),
+        ]
 
     def best(self) -> NDArray[np.int64]:
         """[row, column] codes of the most probable values, of any probability."""
@@ -435,6 +487,12 @@ class RepairedTable:
         top = best(self.candidates, self.probability)
         codes[self.candidates.row, self.candidates.column] = self.candidates.value[top]
         return codes
+
+
+def _section(title: str, head: Sequence[str], lines: Sequence[Sequence[object]]) -> list[Html]:
+    """Return a heading and a table of text."""
+    whole = table(list(head), [list(line) for line in lines], class_="text")
+    return [element("h2", title), element("div", whole, class_="wide")]
 
 
 def _canonical(value: Any) -> Any:

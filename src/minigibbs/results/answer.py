@@ -164,7 +164,7 @@ class Answer(Result):
                [0.197, 0.303]])
         """
         graph, numbers = self._model(), [self.domains.index(v) for v in variables]
-        with Delayed(f"eliminating all but {len(numbers)} variables"):
+        with Delayed("computing a joint distribution"):
             return joint_marginal(graph, numbers)
 
     def probability(self, evidence: Mapping[int | str, Any]) -> float:
@@ -200,7 +200,7 @@ class Answer(Result):
             number = self.domains.index(variable)
             if graph.evidence[number] not in (FREE, self.domains.value(number, value)):
                 return 0.0
-        with Delayed("eliminating variables given the evidence"):
+        with Delayed("computing the probability of evidence"):
             return math.exp(log_evidence(graph, evidence, self.log_z))
 
     def likelihood(self, evidence: Mapping[int | str, ArrayLike]) -> float:
@@ -249,7 +249,7 @@ class Answer(Result):
                 )
             with np.errstate(divide="ignore"):
                 logs[number] = np.log(given)
-        with Delayed("eliminating variables given the evidence"):
+        with Delayed("computing the likelihood of soft evidence"):
             found = log_likelihood(graph, logs, self.log_z)
         if found > _LARGEST_LOG:
             raise SampleError(
@@ -299,7 +299,7 @@ class Answer(Result):
         if not variables:
             variables = tuple(map(self.domains.name, range(len(graph))))
             numbers = list(range(len(graph)))
-        with Delayed(f"eliminating all but {len(numbers)} variables"):
+        with Delayed("finding the most probable values"):
             found, weight = most_probable_values(graph, numbers)
         values = {
             variable: self.domains.values(number)[place]

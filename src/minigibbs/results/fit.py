@@ -296,18 +296,20 @@ class Fit:
             "warnings": list(self.warnings),
         }
 
-    def plot_moments(self, axes: Any = None) -> Any:
+    def plot_moments(self, path: str | os.PathLike[str] | None = None, *, axes: Any = None) -> Any:
         """Draw the moments of the model against those of the data.
 
         Parameters
         ----------
+        path : str or path, optional
+            File to write the figure to.
         axes : matplotlib.axes.Axes, optional
             Axes to draw on. By default new ones.
 
         Returns
         -------
-        matplotlib.axes.Axes
-            The axes.
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
         """
         from minigibbs.results import plots
 
@@ -327,7 +329,7 @@ class Fit:
             title=f"Moments match to {self.error:.2g}",
         )
         axes.grid(alpha=0.25)
-        return axes
+        return plots.done(axes.figure, path)
 
     def report(self, path: str | os.PathLike[str], title: str = "A fit") -> None:
         """Write a standalone HTML page with the parameters, the moments and the course of learning.

@@ -37,14 +37,21 @@ class LogLikelihood(NamedTuple):
 
     Examples
     --------
-    >>> LogLikelihood(-1.5, 0.0, np.array([-1.0, -2.0]), "exact").mean
+    >>> found = LogLikelihood(-1.5, 0.0, np.array([-1.0, -2.0]), "exact")
+    >>> found.mean
     -1.5
+    >>> print(found)
+    -1.5000 nats per row, 2 rows, exact
     """
 
     mean: float
     error: float
     rows: NDArray[np.float64]
     method: str
+
+    def __str__(self) -> str:
+        error = f" +- {self.error:.2g}" if self.error else ""
+        return f"{self.mean:.4f}{error} nats per row, {len(self.rows):,} rows, {self.method}"
 
 
 def log_likelihood(
@@ -111,7 +118,7 @@ def _by_elimination(
         return float(log_partition(clamped, progress=False))
     except TooLargeError as error:
         raise LearnError(
-            f"rows leave variables open whose sum is too large for elimination: {error}"
+            f"hidden and missing values cannot be summed out exactly: {error}"
         ) from error
 
 

@@ -201,8 +201,8 @@ def _observed_apart(run: Run, summary: Summary) -> list[Finding]:
         Finding(
             "bad" if worst["rhat"] > _FAR else "warning",
             "The chains disagree on an observable",
-            f"R-hat of {{}} is {shown}, and at most {limit:.3g} is wanted: its error is larger "
-            "than it looks. Run longer, with a warm-up.",
+            f"R-hat of {{}} is {shown}, and should be at most {limit:.3g}. Its stated error is too "
+            "small. Run longer, with a warm-up.",
             name=what,
             **_RUN_LONGER.lines(run, f"R-hat of {printable(what)} is {shown}: "),
         )
@@ -236,8 +236,8 @@ def _standstill(run: Run) -> list[Finding]:
             "warning",
             "The chains mix poorly",
             f"Of all updates {run.info.changed:.1%} changed a value, and the variables depend on "
-            "each other strongly. Chains that all fall into one mode agree, and are wrong all the "
-            f"same. {way_out}",
+            "each other strongly. Chains that are all in the same mode agree although their "
+            f"marginals are wrong. {way_out}",
             **_COMPARE.lines(run, fact),
         )
     ]
@@ -248,8 +248,8 @@ def _apart(
 ) -> Finding:
     subject, short = ("the energy",) * 2 if name is None else ("the variable {}", printable(name))
     shown, sweeps = number(rhat, ".3f"), _sweeps(run)
-    measure = f"R-hat {shown}; at most {limit:.3g} is wanted"
-    story = f"The {run.info.chains:,} chains are independent and should end up telling "
+    measure = f"R-hat {shown}; it should be at most {limit:.3g}"
+    chains = f"The {run.info.chains:,} independent chains"
     fact = f"the chains disagree on {short} (R-hat {shown} > {limit:.3g}){more}: "
     lines = _disagreement_lines(run, fact, rhat, sweeps)
     if rhat > _FAR and sweeps < _SHORT:
@@ -257,8 +257,8 @@ def _apart(
             "bad",
             "The run is too short: do not use these numbers yet",
             f"Its chains made {sweeps:,.3g} sweeps each, and still differ, most on {subject}{more} "
-            f"({measure}). With fewer than {_SHORT} sweeps nobody can tell whether they would come "
-            "together. Run longer, with a warm-up.",
+            f"({measure}). Fewer than {_SHORT} sweeps do not show whether they converge. Run "
+            "longer, with a warm-up.",
             name=name,
             **lines,
         )
@@ -272,9 +272,9 @@ def _apart(
         return Finding(
             "bad",
             "The chains are in different modes: do not use these numbers",
-            f"{story}the same story. Their energies agree, and yet they disagree on "
-            f"{subject}{more} ({measure}). Each chain has probably stayed in one mode of several, "
-            f"and longer runs hardly help. {way_out}",
+            f"{chains} have the same energies, but disagree on {subject}{more} ({measure}). Each "
+            "chain has probably stayed in one mode of several, and longer runs hardly help. "
+            f"{way_out}",
             name=name,
             **_USE_INFER_OR_TEMPER.lines(
                 run,
@@ -289,20 +289,19 @@ def _apart(
         return Finding(
             "bad",
             "The chains disagree: do not use these numbers yet",
-            f"{story}the same story. They do not: they disagree most on {subject}{more} "
-            f"({measure}). Each chain has probably seen only a part of what is possible. Run "
-            f"several times longer, with a warm-up, or {way_out}. If they still "
-            "disagree, the model has states that are hard to leave one variable at a time, and its "
-            "marginals are not to be trusted.",
+            f"{chains} disagree most on {subject}{more} ({measure}). Each chain has probably "
+            "visited only some of the probable states. Run several times longer, with a warm-up, "
+            f"or {way_out}. If they still disagree, updates of one variable at a time do not mix "
+            "on this model, and its marginals are not to be trusted.",
             name=name,
             **lines,
         )
     return Finding(
         "warning",
-        "The chains have not quite come together",
-        f"{story}the same story. They nearly do; they differ most on {subject}{more} ({measure}). "
-        "Averages are roughly right. Run two to four times longer, or leave out the beginning with "
-        "a warm-up, before you rely on them.",
+        "The chains have nearly converged",
+        f"{chains} nearly agree. They differ most on {subject}{more} ({measure}). Averages are "
+        "roughly right. Run two to four times longer, or with a longer warm-up, before you rely on "
+        "them.",
         name=name,
         **lines,
     )
@@ -340,7 +339,7 @@ def _zeros(run: Run) -> list[Finding]:
     more = (
         "Each chain stays in the part where it began, however long it runs. "
         if sure
-        else "Nobody can tell from the chains: they can miss the same states together. "
+        else "The chains do not show it, because they can all miss the same states. "
     )
     return [
         Finding(
@@ -461,10 +460,10 @@ def _few_trips(run: Run) -> list[Finding]:
             "warning",
             "The temperature ladder made few round trips",
             f"Replicas made {made:,} round trips between the hottest temperature and the model, "
-            f"and {wanted:,} are wanted. Modes may be missing, and log Z may be wrong by more than "
-            "its error. Run longer, or use more temperatures.",
+            f"and at least {wanted:,} are needed. Modes may be missing, and log Z may be wrong by "
+            "more than its error. Run longer, or use more temperatures.",
             f"{made:,} round trips between the hottest temperature and the model, and {wanted:,} "
-            "are wanted: modes may be missing; run longer",
+            "are needed: modes may be missing; run longer",
         )
     ]
 
@@ -525,9 +524,9 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
         return [
             Finding(
                 "unknown",
-                "Nobody can tell whether this run is long enough",
+                "Convergence cannot be assessed",
                 why,
-                f"nobody can tell whether this run is long enough. {why}",
+                f"convergence cannot be assessed. {why}",
             )
         ]
     least = summary.least_ess
@@ -544,11 +543,11 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
         Finding(
             "warning",
             "There are few independent draws",
-            "Successive states of a chain resemble each other. All that was recorded is worth "
-            f"about {least:,.0f} independent draws where it is worth least, and {wanted:,} are "
-            f"wanted. Probabilities may be off by {0.5 / math.sqrt(max(least, 1.0)):.2f} or so. "
-            "Run longer.",
-            f"few independent draws: about {least:,.0f} where {wanted:,} are wanted; run longer",
+            "Successive states of a chain resemble each other. The smallest effective sample size "
+            f"of the recorded quantities is about {least:,.0f}, and should be at least "
+            f"{wanted:,}. Probabilities may be off by "
+            f"{0.5 / math.sqrt(max(least, 1.0)):.2f} or so. Run longer.",
+            f"few independent draws: about {least:,.0f}, and {wanted:,} are needed; run longer",
         )
     ]
 
@@ -575,10 +574,7 @@ def _fixed(run: Run) -> bool:
 def _why(run: Run) -> str:
     records, thinned = len(run.record_updates), run.energy is not None or run.kept_draws is not None
     if not thinned and run.counts is None:
-        return (
-            "It kept nothing in which one could see whether the chains agree. Sample with "
-            f"{RECORD_ALL}."
-        )
+        return f"It kept nothing by which chains can be compared. Sample with {RECORD_ALL}."
     if thinned and records < LEAST_RECORDS:
         return (
             f"It has {records} records of each chain, and at least {LEAST_RECORDS} are needed. "

@@ -37,6 +37,8 @@ def load(path: str | os.PathLike[str], **options: Any) -> Any:
     ------
     FormatError
         If the file has an unknown format or is damaged.
+    MissingFileError
+        If there is no such file or folder.
 
     Examples
     --------
@@ -46,6 +48,7 @@ def load(path: str | os.PathLike[str], **options: Any) -> Any:
     >>> mg.load(path)
     <FactorGraph: 2 variables; factors: 1 ising>
     """
+    files.check_source(path, "a saved model, run, answer or fit, or the folder of a checkpoint")
     if not holds_run(path):
         return formats.read(path, **options)
     if options:

@@ -50,13 +50,24 @@ class RunCollection(Sequence[Run]):
     >>> runs = mg.sample_many(graphs, sweeps=500, seed=1, observe="magnetization", progress=False)
     >>> runs.at.tolist(), len(runs), runs[0].info.chains
     ([0.1, 0.3], 2, 4)
+    >>> runs[0.3] is runs[1]
+    True
     """
 
     runs: tuple[Run, ...]
     at: NDArray[Any]
 
     def __getitem__(self, index: Any) -> Any:
-        return self.runs[index]
+        """Return the run at a position, or of a label that is not an integer: `runs[0.3]`."""
+        if isinstance(index, int | np.integer | slice):
+            return self.runs[index]
+        labels = self.at.tolist()
+        if index not in labels:
+            raise SampleError(
+                f"a run is given by its position, 0 to {len(self) - 1}, or by its label, one of "
+                f"{shown(labels)}; got {shown(index)}"
+            )
+        return self.runs[labels.index(index)]
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -268,7 +279,7 @@ def sample_many(
     unknown = options.keys() - inspect.signature(sample).parameters.keys()
     if unknown:
         raise SampleError(
-            f"sample_many: {min(unknown)!r} is no option; it takes those of mg.sample, such as "
+            f"sample_many: {min(unknown)!r} is not an option; it takes those of mg.sample, such as "
             "sweeps, chains, observe"
         )
     check_executor(options.get("executor"))

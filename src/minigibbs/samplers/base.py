@@ -277,7 +277,7 @@ def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
     raise SampleError(
         f"{type(sampler).__name__} reads stored factors, but this graph's {stats.factors:,} are "
         f"implicit; stored (graph.stored(), about {readable(stats.factors * 24)}), an update "
-        f"would look at up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
+        f"would evaluate up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
     )
 
 
@@ -287,7 +287,7 @@ def check_zeros(sampler: Sampler, graph: FactorGraph) -> None:
         return
     raise SampleError(
         f"{type(sampler).__name__} needs factors of bounded energy, but "
-        f"{graph.where(int(graph.hard[0]))} holds a zero (a log-potential of -inf); use "
-        "mg.PoissonGibbs() or mg.Gibbs(), which evaluate such factors exactly, or raise zeros with "
-        "floor=, which is another model"
+        f"{graph.where(int(graph.hard[0]))} has a hard constraint (a log-potential of -inf); use "
+        "mg.PoissonGibbs() or mg.Gibbs(), which evaluate such factors exactly, or read "
+        "the model with floor=, which changes it"
     )

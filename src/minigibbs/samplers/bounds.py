@@ -92,7 +92,7 @@ def check_settings(name: str, **settings: Any) -> None:
         if key == "slowdown" and not value > 1:
             raise SampleError(f"{name}: slowdown must be above 1 (1.5, say), got {value!r}")
         if key == "failure" and not 0 < value < 1:
-            raise SampleError(f"{name}: failure is a chance between 0 and 1, got {value!r}")
+            raise SampleError(f"{name}: failure is a probability between 0 and 1, got {value!r}")
 
 
 def check_guarantee(name: str, slowdown: float | None, given: bool, what: str) -> None:

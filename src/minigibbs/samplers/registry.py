@@ -390,8 +390,8 @@ def chromatic_layout(sampler: Sampler, graph: FactorGraph, device: str = CPU) ->
         check_colors(sampler, graph)  # raises a more specific error if no device has one
         raise SampleError(
             f'scan="chromatic" on backend="{device}" is for variables of few values, joined by '
-            "pairs and tables of two without zeros, of which only pairs are drawn; leave "
-            'scan out, or use backend="cpu"'
+            "pairs and tables of two without hard constraints, of which only pairs are drawn; "
+            'leave scan out, or use backend="cpu"'
         )
     return found
 

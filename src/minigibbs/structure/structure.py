@@ -340,6 +340,7 @@ class Structure:
                     "alpha": 0.3 + 0.6 * float(share),
                     "shrinkA": 9,
                     "shrinkB": 9,
+                    "connectionstyle": f"arc3,rad={self._bend(edge, place)}",
                 },
             )
         spots = np.array([place[one] for one in self.names])
@@ -351,6 +352,11 @@ class Structure:
         axes.margins(0.1)
         axes.set_axis_off()
         return plots.done(axes.figure, path)
+
+    def _bend(self, edge: Edge, place: dict[str, tuple[float, float]]) -> float:
+        """Return the curvature of an edge: edges that pass a layer are bent around its columns."""
+        layers = abs(place[edge.source][1] - place[edge.target][1])
+        return 0.3 if self.directed and layers > 1 else 0.0
 
     def _places(self) -> dict[str, tuple[float, float]]:
         """Return the position of each column in the figure."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import hashlib
 import io
@@ -22,7 +23,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import FormatError, SampleError, TooLargeError
+from minigibbs.errors import FormatError, MissingFileError, SampleError, TooLargeError
 from minigibbs.system import memory
 from minigibbs.system.watch import StopError
 
@@ -103,9 +104,23 @@ def check_target(path: str | os.PathLike[str]) -> None:
     if not folder.is_dir():
         raise SampleError(f"cannot write {path}: there is no folder {folder}; make it first")
     if target.exists() and not target.is_file():
-        raise SampleError(f"cannot write {path}: it is no plain file; give another name")
+        raise SampleError(f"cannot write {path}: it is not a regular file; give another name")
     if not os.access(folder, os.W_OK):
         raise SampleError(f"cannot write {path}: {folder} is read-only; choose another folder")
+
+
+def check_source(path: str | os.PathLike[str], what: str) -> None:
+    """Raise an error if nothing is there to read; `what` says what was expected."""
+    if os.path.lexists(path):
+        return
+    folder, name = os.path.split(os.path.abspath(path))
+    try:
+        similar = difflib.get_close_matches(name, os.listdir(folder), n=1)
+        found = f"there is no {name} in {folder}"
+    except OSError:
+        similar, found = [], f"there is no folder {folder}"
+    remedy = f"did you mean {similar[0]}?" if similar else "check the name and the folder"
+    raise MissingFileError(f"{path}: expected {what}, but {found}; {remedy}")
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:

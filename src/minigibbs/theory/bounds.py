@@ -126,8 +126,8 @@ def _check_bounded(graph: FactorGraph) -> None:
     """Refuse hard constraints: the paper's bounds contain L and Psi, which are infinite then."""
     if len(graph.hard):
         raise SampleError(
-            f"there is no such bound for this graph: {graph.where(graph.hard[0])} holds a zero (an "
-            "log-potential of -inf), so that L and Psi are infinite"
+            f"there is no such bound for this graph: {graph.where(graph.hard[0])} has a hard "
+            "constraint (a log-potential of -inf), so that L and Psi are infinite"
         )
 
 

@@ -17,7 +17,7 @@ def demo(
         "minigibbs-demo.png"
     ),
     updates: Annotated[int, typer.Option(help="Updates per chain.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="Fixes every draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -19,7 +19,8 @@ def explain(
     floor: Floor = None,
     ignore_evidence: IgnoreEvidence = False,
     scan: Annotated[
-        str | None, typer.Option(help="The scan of the run, as for `minigibbs sample`.")
+        str | None,
+        typer.Option(help="Order of updates, as for `minigibbs sample` [chosen for the model]."),
     ] = None,
     backend: Annotated[str, typer.Option(help="cpu or cuda. No GPU is needed.")] = "cpu",
     chains: Annotated[int | None, typer.Option(help="The number of chains of the run.")] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +11,10 @@ import typer
 from minigibbs.cli.model import read_model
 from minigibbs.cli.options import Every, Json, MaxTime, Model, Quiet, Seed, Threads
 from minigibbs.cli.output import EXIT_CODES, warn
+from minigibbs.cli.rows import read_csv
 from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.system.files import check_target
+from minigibbs.system.files import check_source, check_target
 from minigibbs.system.text import printable
 
 
@@ -131,18 +131,15 @@ def read_rows(graph: FactorGraph, path: Path) -> Any:
     """Read rows of data from a file."""
     import numpy as np
 
+    if path.suffix not in (".csv", ".npy"):
+        raise LearnError(f"{path}: data are a .csv or .npy file")
+    check_source(path, "rows of data")
     if path.suffix == ".npy":
         return np.load(path, allow_pickle=False)
-    if path.suffix != ".csv":
-        raise LearnError(f"{path}: data are a .csv or .npy file")
-    with open(path, newline="", encoding="utf-8") as stream:
-        rows = list(csv.reader(stream))
-    if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
-        raise LearnError(f"{path}: expected names, and then rows of as many values")
     columns: dict[str, Any] = {}
-    for place, name in enumerate(rows[0]):
+    for name, texts in read_csv(path).items():
         labels = graph.domains.values(graph.domains.index(name))
-        cells = [_cell(row[place], labels) for row in rows[1:]]
+        cells = [_cell(text, labels) for text in texts]
         columns[name] = np.array([*cells, None], dtype=object)[:-1]
     return columns
 

@@ -14,7 +14,9 @@ from minigibbs.cli.options import Json, Quiet
 def reproduce(
     target: Annotated[
         str,
-        typer.Argument(metavar="WHAT", help="fig1, fig2a, fig2b, fig2c, table1, theorems or all."),
+        typer.Argument(
+            metavar="WHAT", help="fig1, fig2a, fig2b, fig2c, neighbors, table1, theorems or all."
+        ),
     ] = "all",
     output: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path(
         "reproduce"

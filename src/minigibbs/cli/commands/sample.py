@@ -36,7 +36,7 @@ def sample(
     model: Model,
     sampler: Annotated[
         str | None,
-        typer.Option(help="A sampler by name, with options or not, such as mgpmh:batch=20."),
+        typer.Option(help="A sampler by name, such as gibbs or mgpmh:batch=20 [poisson-gibbs]."),
     ] = None,
     updates: Annotated[
         int | None, typer.Option(help="Updates per chain, instead of --sweeps.")
@@ -55,11 +55,11 @@ def sample(
     scan: Annotated[
         str | None,
         typer.Option(
-            help="random, systematic, shuffled, shared or chromatic [by the kind of model]."
+            help="random, systematic, shuffled, shared or chromatic [chosen for the model]."
         ),
     ] = None,
     record: Annotated[
-        str, typer.Option(help="What to record, of marginals, draws and energy.")
+        str, typer.Option(help="What to record: some of marginals,draws,energy.")
     ] = _RECORD,
     variables: Annotated[
         str | None,

@@ -25,8 +25,8 @@ from minigibbs.system.caller import warn
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # magnitude of weights and log-potentials: their products and sums stay finite
 FLOOR_CHANGES = (
-    "that is another model, in which what was impossible is unlikely, and updates of one variable "
-    "at a time hardly ever cross it; leave floor out to keep the zeros"
+    "this is another model: impossible states become unlikely, and updates of one variable at a "
+    "time hardly ever reach them; without floor= the hard constraints are kept"
 )
 
 
@@ -48,7 +48,9 @@ class General:
     key: NDArray[np.int32]  # [factors, k], may be a broadcast array
     weight: NDArray[np.float64]  # [factors]
     low: NDArray[np.float64]  # [factors] least finite value, given the evidence
-    span: NDArray[np.float64]  # [factors] largest minus least value; infinite with a zero
+    span: NDArray[
+        np.float64
+    ]  # [factors] largest minus least value; infinite with a hard constraint
     table: NDArray[np.float64]  # flat
     table_start: NDArray[np.int64]  # [factors]
     offset: float = 0.0  # a constant for the whole group
@@ -80,8 +82,8 @@ class Factors(Frozen, ABC):
         """The variables of each factor by index, one row per factor."""
         if self._scope.dtype == object:
             raise GraphError(
-                f"this {self.kind} group names its variables, which have numbers in a graph alone; "
-                "build one, and look at graph.factors[...].scope"
+                f"this {self.kind} group refers to its variables by name, and only a graph knows "
+                "their numbers: build one, and read graph.factors[...].scope"
             )
         return self._scope
 
@@ -282,8 +284,9 @@ def usable_weights(
     if np.any(hard):
         factor = int(low[np.flatnonzero(np.broadcast_to(hard, len(low)))[0]])
         raise GraphError(
-            f"{kind} factor {factor}: its table holds a zero (a log-potential of -inf), so its "
-            f"weight must be above 0, got {weight[factor]}; give the factor a table of its own"
+            f"{kind} factor {factor}: its table has a hard constraint (a log-potential of "
+            f"-inf), so its weight must be above 0, got {weight[factor]}; give the factor a table "
+            "of its own"
         )
 
 

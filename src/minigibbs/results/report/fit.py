@@ -38,7 +38,7 @@ def write_fit(fit: Fit, path: str | os.PathLike[str], title: str = "A fit") -> N
 def render_fit(fit: Fit, title: str = "A fit") -> str:
     """Return the report of a fit as HTML."""
     count = int(np.count_nonzero(~fit.graph.frame.fixed))
-    about = f"{count:,} numbers learned from {fit.rows:,} rows, by {fit.method}"
+    about = f"{count:,} parameters learned from {fit.rows:,} rows, by {fit.method}"
     return page(
         title,
         about,

@@ -25,9 +25,9 @@ _MOST_OBSERVED = 60  # rows of the table of observables
 _MOST_TRACED = 3  # observables whose traces are drawn
 _MOST_WORST = 12  # rows of the least-converged variables
 _STATS = (  # key, label, symbol, meaning
-    ("max_degree", "factors at the busiest variable", "Δ", "what a plain Gibbs update looks at"),
-    ("local_energy", "largest local energy", "L", "how strongly one variable is tied to others"),
-    ("total_energy", "total energy", "Ψ", "the same, summed over all factors"),
+    ("max_degree", "largest degree", "Δ", "factors that an update of plain Gibbs evaluates"),
+    ("local_energy", "largest local energy", "L", "sum of the ranges of factors at a variable"),
+    ("total_energy", "total energy", "Ψ", "sum of the ranges of all factors"),
     ("max_domain", "largest domain", "D", "values that a variable can take"),
 )
 
@@ -103,7 +103,7 @@ def facts(run: Run) -> Html:
             ("mean energy", f"{run.energy.mean():,.5g}", "minus log-probability + constant")
         )
         shown.append(("energy R-hat", number(rhat, ".3f"), "1 where chains agree"))
-        shown.append(("energy ESS", number(ess, ",.0f"), "worth in independent draws"))
+        shown.append(("energy ESS", number(ess, ",.0f"), "effective sample size"))
     if run.reference is not None and run.counts is not None:
         shown.append(("error of the marginals", f"{run.marginal_error:.4f}", "to the reference"))
     tiles = [
@@ -134,7 +134,7 @@ def model(run: Run | Answer) -> Html:
             value = math.inf
         text = f"{value:,}" if isinstance(value, int) else number(value, ",.4g")
         rows.append([f"{label} ({symbol})", text, element("span", meaning, class_="soft")])
-    whole = table(["what", "how much", "meaning"], rows, class_="words")
+    whole = table(["quantity", "value", "meaning"], rows, class_="words")
     return join(element("h2", "The model"), element("div", whole, class_="wide"))
 
 
@@ -279,14 +279,14 @@ def _worst_note(run: Run, judged: bool) -> Html:
     words = "Chains apart: the largest difference between two chains' probabilities of a value."
     if not judged:
         return join(words, " For R-hat and ESS: ", _missing("draws", "draws"))
-    words += " R-hat: 1 where chains agree, at most 1.01 is wanted. ESS: independent draws."
+    words += " R-hat: 1 where chains agree, and should be at most 1.01. ESS: effective sample size."
     drawn, variables = len(run.drawn), len(run.domains)
     if drawn < variables:
         words += f" Both need draws, which were kept of {drawn:,} of {variables:,} variables."
     if drawn > MOST_JUDGED:
         words += (
-            f" R-hat was worked out for the {MOST_JUDGED} of {drawn:,} variables on "
-            "which the chains are furthest apart."
+            f" R-hat was computed for the {MOST_JUDGED} of {drawn:,} variables on "
+            "which the chains differ most."
         )
     return Html(words)
 

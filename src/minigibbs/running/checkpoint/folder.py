@@ -105,8 +105,9 @@ class Checkpoint:
     def _begin(self, plan: Plan, request: dict[str, Any]) -> None:
         if self._generations():
             raise SampleError(
-                f"{self.folder} already holds a run; call mg.resume({str(self.folder)!r}) to "
-                "continue it, or remove the folder to start a new run"
+                f"{self.folder} already holds a run: continue it with "
+                f"mg.resume({str(self.folder)!r}) or `minigibbs resume {self.folder}`, or give "
+                "another folder"
             )
         self._sweep()
         self.number = secrets.token_hex(8)
@@ -300,7 +301,10 @@ def _existing(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing checkpoint folder."""
     folder = Path(path)
     if not folder.is_dir():
-        raise SampleError(f"there is no checkpoint {folder}: that is not a folder")
+        raise SampleError(
+            f"there is no checkpoint {folder}: expected a folder; checkpoint={str(folder)!r} of "
+            "mg.sample, or --checkpoint of `minigibbs sample`, makes one"
+        )
     if not (folder / _RUN).is_file():
         raise SampleError(f"there is no checkpoint in {folder}: the folder has no file {_RUN}")
     return folder

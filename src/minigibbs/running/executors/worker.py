@@ -134,8 +134,8 @@ def _unpack(outline: Outline, parcel: Parcel) -> tuple[Plan, Any]:
     data = BACKEND.prepare(plan)
     if type(data).__name__ != outline.data:
         raise SampleError(
-            f"a worker prepares {type(data).__name__} for this model, where the run was started it "
-            f"was {outline.data}: their processors differ; see docs/long_runs.md"
+            f"a worker prepared {type(data).__name__} for this model, and the process that started "
+            f"the run {outline.data}: their processors differ; see docs/long_runs.md"
         )
     return plan, data
 

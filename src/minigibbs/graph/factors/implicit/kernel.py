@@ -138,8 +138,8 @@ class Kernel(Implicit):
 
     def energy_cost(self, values: int) -> float:
         """Predict nanoseconds of a fast Fourier transform for each value."""
-        room = math.prod(n + r for n, r in zip(self.shape, self.reach, strict=True))
-        return (10.0 + 1.0 * math.log2(room)) * room * self._vectors(values)
+        padded = math.prod(n + r for n, r in zip(self.shape, self.reach, strict=True))
+        return (10.0 + 1.0 * math.log2(padded)) * padded * self._vectors(values)
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """Compute energies by Fourier transforms, O(n log n) per value, and Parseval's identity."""
@@ -164,8 +164,8 @@ class Kernel(Implicit):
         """
         from scipy.fft import next_fast_len, rfftn
 
-        room = [n + r for n, r in zip(self.shape, self.reach, strict=True)]
-        sides = tuple(n if self.periodic else next_fast_len(n, real=True) for n in room)
+        padded = [n + r for n, r in zip(self.shape, self.reach, strict=True)]
+        sides = tuple(n if self.periodic else next_fast_len(n, real=True) for n in padded)
         memory.require(40.0 * math.prod(sides), "the energy of a kernel", "use a smaller grid")
         around = self.table()
         if not self.periodic:

@@ -410,7 +410,7 @@ def _try_bound(tree: Tree, rule: Any) -> None:
         bound = rule.bound(*corners)
         if not (0.0 <= value < math.inf and math.isclose(value, mirrored, rel_tol=1e-9)):
             raise GraphError(
-                "points: a kernel must be at least 0 and the same either way round, got "
+                "points: a kernel must be at least 0 and symmetric, got "
                 f"{value} and {mirrored} for {a} and {b}"
             )
         if not value <= bound * (1 + 1e-9) < math.inf:
