@@ -64,7 +64,9 @@ def main() -> None:
         "off, and plain Gibbs (the default sampler, four chains from random starts) has a quarter "
         "of the time. hamon, where it is installed and states the model (spins with pairs and "
         "fields), has as much time as the ladder, and more where its own search of levels takes "
-        "longer."
+        "longer. Seconds are time passed on a shared, loaded machine, so that only errors compare. "
+        "Where hamon has no rows, it was not installed; in a run of 2026-11-16 its errors on these "
+        "models were 0.007 to 0.73."
     )
     report.write()
 
