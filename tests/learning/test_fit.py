@@ -1,6 +1,7 @@
 """Results of learning: files, pages, plots, the command line."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +70,23 @@ def test_the_page_opens_anywhere(fit, tmp_path):
     assert "&#x27;J&#x27;[1]" in page
     assert "http:" not in page
     assert "https:" not in page
+
+
+@pytest.mark.parametrize("ending", [".json", ".csv", ".html"])
+def test_files_of_other_kinds_are_refused(fit, ending, tmp_path):
+    with pytest.raises(mg.LearnError, match=rf"save does not write \{ending} files; use"):
+        fit.save(tmp_path / f"fit{ending}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_is_told_in_words(fit):
+    steps = f"{fit.steps:,} steps"
+    for ended, shown in {
+        "steps": f"after all {steps}",
+        "converged": f"converged after {steps}",
+        "time": f"time limit after {steps}",
+    }.items():
+        assert dict(replace(fit, ended=ended).summary_rows())["ended"] == shown
 
 
 def test_moments_are_drawn(fit, tmp_path):

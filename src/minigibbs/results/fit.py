@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,16 @@ from minigibbs.system.watch import Watch
 FORMAT = "minigibbs-fit-1"
 _GRAPH = "graph."  # prefix of the names of a graph's arrays
 _SAME = 1e-6  # share of a contrast along undetermined directions that is attributed to rounding
+_ENDS = {  # texts for some values of `ended`; others are texts themselves
+    "steps": "after all {} steps",
+    "time": "time limit after {} steps",
+    "held-out": "held-out rows after {} steps",
+}
+_OTHERS = {  # endings of files that `save` does not write, and what writes them
+    ".csv": "the dictionary fit.parameters",
+    ".html": "report(path)",
+    ".json": "json.dump with to_dict()",
+}
 _SHOWN = 8  # entries of a parameter that are displayed
 
 
@@ -246,7 +257,10 @@ class Fit:
         """Return the rows of the displayed table: label and value."""
         rows = [
             ("method", self.method),
-            ("ended", f"{self.ended} after {self.steps:,} steps"),
+            (
+                "ended",
+                _ENDS.get(self.ended, self.ended + " after {} steps").format(f"{self.steps:,}"),
+            ),
             ("seconds", f"{self.seconds:.2f}"),
             ("error", f"{self.error:.4g} (largest, of moments as shares of their range)"),
         ]
@@ -255,7 +269,7 @@ class Fit:
         if self.error_kind:
             rows.append(("errors are", self.error_kind))
         if self.not_determined:
-            rows.append(("unknown", printable("; ".join(self.not_determined))))
+            rows.append(("redundant", printable("; ".join(self.not_determined))))
         return rows
 
     def parameter_rows(self) -> list[tuple[str, str]]:
@@ -352,7 +366,15 @@ class Fit:
         ----------
         path : str or path
             The file.
+
+        Raises
+        ------
+        LearnError
+            If the name has the ending of another format, such as .json.
         """
+        ending = Path(path).suffix.lower()
+        if ending in _OTHERS:
+            raise LearnError(f"{path}: save does not write {ending} files; use {_OTHERS[ending]}")
         header, arrays = encode(self.graph)
         plain = {
             name: getattr(self, name) for name in ("method", "ended", "steps", "seconds", "rows")

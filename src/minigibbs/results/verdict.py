@@ -236,8 +236,8 @@ def _standstill(run: Run) -> list[Finding]:
             "warning",
             "The chains mix poorly",
             f"Of all updates {run.info.changed:.1%} changed a value, and the variables depend on "
-            "each other strongly. Chains that are all in the same mode agree although their "
-            f"marginals are wrong. {way_out}",
+            "each other strongly. Chains that are all in the same mode agree, but their marginals "
+            f"are wrong if there are other modes. {way_out}",
             **_COMPARE.lines(run, fact),
         )
     ]

@@ -53,7 +53,7 @@ def render_fit(fit: Fit, title: str = "A fit") -> str:
 
 def _verdict(fit: Fit) -> Html:
     level = "good" if not fit.warnings and fit.ended == "converged" else "warning"
-    told = f"Ended: {fit.ended}, after {fit.steps:,} steps. The largest error of a moment is "
+    told = f"Ended: {dict(fit.summary_rows())['ended']}. The largest error of a moment is "
     words = [element("p", f"{told}{fit.error:.4g} of its range.")]
     words += [element("p", warning) for warning in fit.warnings]
     return element(
