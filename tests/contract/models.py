@@ -66,6 +66,11 @@ def opened(beta):
     return spins_on((5, 64), [(0, 1), (1, 0), (7, 3)], [beta, -beta, beta], False, -0.2)
 
 
+def potts_stencil(beta):
+    """Return a Potts model by displacements."""
+    return mg.FactorGraph([3] * 24, [mg.Stencil((4, 6), [(0, 1), (1, 0)], beta, kind="potts")])
+
+
 def glass(scale, evidence=None):
     """Return spins with fields, couplings of both signs, and clamped variables."""
     rng, (i, j) = np.random.default_rng(0), np.triu_indices(6, 1)
@@ -118,6 +123,7 @@ CHROMATIC = {
     "stencil, glass": Model(**two(cube, 0.4, 0.3), sampler=mg.Gibbs(), simulated=(1,)),
     "stencil, diluted": Model(**two(diluted), sampler=mg.Gibbs(), simulated=(3,)),
     "stencil, open": Model(**two(opened, 0.4, 0.3), sampler=mg.Gibbs(), simulated=(2,)),
+    "stencil, potts": Model(**two(potts_stencil, 0.8, 0.5), sampler=mg.Gibbs()),
     "lattice": Model(**two(lattice, 0.4, 0.3), sampler=mg.Gibbs(), simulated=(1, 33)),
     "glass": Model(**two(glass), sampler=mg.PoissonGibbs()),
     "clamped": Model(**two(glass, evidence={1: 1, 4: 0}), sampler=mg.Gibbs()),

@@ -29,6 +29,7 @@ def graphs():
     signs = 0.3 * rng.choice([-1.0, 1.0], (3, 7, 6, 70))
     glass = mg.Stencil((7, 6, 70), CUBE, signs, periodic=(False, True, True))
     line = mg.Stencil((700,), [(1,), (3,)], [0.4, 0.1])
+    potts = mg.Stencil((10, 30), [(0, 1), (1, 0)], [0.9, -0.4], (True, False), kind="potts")
     site = rng.permutation(576).reshape(24, 24)  # a lattice whose sites have other numbers
     ends = [np.stack([site, np.roll(site, -1, axis)], axis=2).reshape(-1, 2) for axis in (0, 1)]
     a, b = np.concatenate(ends).T
@@ -37,6 +38,7 @@ def graphs():
         "square": mg.FactorGraph([2] * 1680, [square]).condition({3: 1, 900: 0}),
         "glass": mg.FactorGraph([2] * 2940, [glass]),
         "line": mg.FactorGraph([2] * 700, [line]),
+        "potts": mg.FactorGraph([3] * 300, [potts]),
         "sparse": mg.FactorGraph([2] * n, [mg.Ising(i, j, rng.normal(size=500) * 0.4)]),
         "shuffled": mg.FactorGraph([2] * 576, [mg.Ising(a, b, rng.normal(size=1152) * 0.4)]),
         "tables": mg.FactorGraph([3] * n, [table]).condition({5: 2}),

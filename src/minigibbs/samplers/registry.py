@@ -66,6 +66,7 @@ from minigibbs.samplers.chromatic.spin_tails import (
 from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
 from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE, SpinColors, spin_colors
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits
+from minigibbs.samplers.chromatic.stencil_bytes import ByteTile, StencilBytes, stencil_bytes
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.fields import (
@@ -100,6 +101,7 @@ LEAST_COLOR = 64  # mean number of variables per color that fills a vector
 LEAST_COLOR_CUDA = 32  # the same on a GPU, to fill a warp
 
 _STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # nanoseconds per update of a bit in space, per site
+_BYTE, _BYTE_ENERGY = 1.3, 2.0  # the same of a byte in space, which also costs per value
 _SPIN, _SPIN_PAIR = 3.0, 0.3  # nanoseconds per update of a spin, and per two factors at it
 _SMALL, _SMALL_VALUE = 4.0, 1.4  # the same of a small domain, and per value
 _FEW_PAIRS = 256.0  # largest degree for which a ladder of bits is always faster
@@ -247,6 +249,12 @@ def _fits_stencil(sampler: Sampler, graph: FactorGraph) -> bool:
     return lattice and stencil_bits(graph) is not None
 
 
+def _fits_stencil_bytes(sampler: Sampler, graph: FactorGraph) -> bool:
+    """Return whether a graph is a supported lattice of small domains, and no factor is drawn."""
+    lattice = graph.lattice is not None and draws_nothing(sampler, graph)
+    return lattice and stencil_bytes(graph) is not None
+
+
 def _scaled(data: Any, beta: float, *names: str) -> Any:
     """Multiply some arrays of a layout, in their own precision, by beta."""
     arrays = {name: getattr(data, name) for name in names}
@@ -262,6 +270,17 @@ STENCIL = Layout(
     several=StencilTile,
     cost=lambda graph: _STENCIL,
     energy_cost=lambda graph: _STENCIL_ENERGY * len(graph),
+)
+STENCIL_BYTES = Layout(
+    name="stencil-bytes",
+    data=StencilBytes,
+    fits=_fits_stencil_bytes,
+    lay_out=lambda sampler, graph: stencil_bytes(graph),
+    one=ByteTile,
+    several=ByteTile,
+    devices=(CPU,),
+    cost=lambda graph: _BYTE + _SMALL_VALUE * int(graph.sizes[0]),
+    energy_cost=lambda graph: _BYTE_ENERGY * len(graph),
 )
 POINTS = Layout(
     name="points",
@@ -321,7 +340,7 @@ GENERAL = Layout(
     devices=(CPU,),
     lanes=GENERAL_LANES,
 )
-LAYOUTS = (STENCIL, POINTS, SPINS, SMALL, SPIN_TAILS, SMALL_TAILS, GENERAL)
+LAYOUTS = (STENCIL, STENCIL_BYTES, POINTS, SPINS, SMALL, SPIN_TAILS, SMALL_TAILS, GENERAL)
 
 
 def check_colors(sampler: Sampler, graph: FactorGraph) -> None:

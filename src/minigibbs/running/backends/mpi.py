@@ -40,7 +40,7 @@ from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.small_tiles import SmallTile
 from minigibbs.samplers.chromatic.spin_tiles import SpinTile
 from minigibbs.samplers.chromatic.spins import SpinColors
-from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
+from minigibbs.samplers.chromatic.stencil_tiles import LatticeTile, StencilTile
 from minigibbs.samplers.chromatic.tile import Tile
 from minigibbs.samplers.registry import CPU, ScanChoice
 from minigibbs.system.optional import optional
@@ -48,7 +48,7 @@ from minigibbs.system.watch import current
 
 PATIENCE = 120.0  # seconds that ranks wait for each other before the first sweep
 _POLL = 0.001
-_SHARED = (StencilTile, SpinTile, SmallTile)  # tiles that processes can share
+_SHARED = (LatticeTile, SpinTile, SmallTile)  # tiles that processes can share
 
 _LED = ("length",)  # options that rank 0 decides alone
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # set by launchers
@@ -61,7 +61,7 @@ class _Shared:
 
     def __init__(self, tile: Tile, number: int, comm: Any, parts: Parts) -> None:
         self.tile, self.number, self.comm, self.parts = tile, number, comm, parts
-        lattice = tile.data.lattice if isinstance(tile, StencilTile) else None
+        lattice = tile.data.lattice if isinstance(tile, LatticeTile) else None
         self.partition = Partition(tile._ends(), comm.size, lattice, self.parts.cuts)
         self.routes = routes(tile, self.partition, comm.rank)
         colors = range(len(self.partition.colors))
@@ -173,7 +173,7 @@ class _Shared:
 
     def _arrays(self) -> int:
         """Return how many of the tile's shares are states."""
-        return self.tile.chains if isinstance(self.tile, StencilTile) else 1
+        return self.tile.chains if isinstance(self.tile, LatticeTile) else 1
 
     def _gather(self, arrays: int) -> None:
         """Send the first `arrays` shares of all ranks to rank 0."""

@@ -15,6 +15,7 @@ from minigibbs.samplers.chromatic.lattice import BITS, Lattice
 from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.spins import SpinColors
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits
+from minigibbs.samplers.chromatic.stencil_bytes import StencilBytes
 from minigibbs.samplers.chromatic.tile import Tile
 from minigibbs.samplers.registry import CPU, chromatic_layout
 from minigibbs.system.memory import readable
@@ -218,10 +219,10 @@ def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
     """
     layout = chromatic_layout(sampler, graph, CPU)
     data = layout.lay_out(sampler, graph)
-    if layout.data is StencilBits:
+    if layout.data in (StencilBits, StencilBytes):
         lattice = data.lattice
         partition = Partition(np.arange(lattice.colors + 1) * lattice.units, ranks, lattice)
-        load = Load.of_lattice(partition)
+        load = Load.of_lattice(partition, *((BITS, 4) if layout.data is StencilBits else (1, 1)))
         how = "slabs along the first axis of the lattice"
     elif layout.data in (SpinColors, SmallColors):
         parts = parts_of(data, ranks)
@@ -263,8 +264,8 @@ class Load(NamedTuple):
     across: int = 0  # entries of neighbors on other ranks, of the whole graph
 
     @classmethod
-    def of_lattice(cls, partition: Partition) -> Load:
-        """Return the load of slabs of a lattice."""
+    def of_lattice(cls, partition: Partition, sites: int, size: int) -> Load:
+        """Return the load of slabs of a lattice, whose units have some sites and bytes."""
         colors, every = range(len(partition.colors)), range(partition.ranks)
         words = [sum(np.diff(partition.own(color, rank))[0] for color in colors) for rank in every]
         sent = [
@@ -276,8 +277,8 @@ class Load(NamedTuple):
             ]
             for rank in every
         ]
-        most = 4 * max(map(sum, sent))
-        return cls(int(max(words)) * BITS, most, max(map(len, sent)), words.count(0))
+        most = size * max(map(sum, sent))
+        return cls(int(max(words)) * sites, most, max(map(len, sent)), words.count(0))
 
     @classmethod
     def of_graph(cls, data: SpinColors | SmallColors, partition: Partition) -> Load:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +37,11 @@ _WORD, _SITE = np.uint32(0), np.uint64(0)
 _ROOM, _NEAR, _FOUR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST, 4 * ABREAST
 
 
-class StencilTile(Tile):
-    """A tile that updates its chains one after another; all sites are bits: [chain, unit]."""
+class LatticeTile(Tile):
+    """A tile that updates its chains one after another: x[chain, unit], color by color."""
 
-    data: StencilBits
+    kind: ClassVar[Any]  # type of a unit
+    each: int  # counters per unit
 
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
@@ -47,11 +49,77 @@ class StencilTile(Tile):
         super().__init__(graph, data, first, states, seed)
         lattice: Lattice = data.lattice
         self.units = lattice.colors * lattice.units
-        self.x = np.empty((self.chains, self.units), np.uint32)
+        self.x = np.zeros((self.chains, self.units), self.kind)
         self.noted = np.zeros(self.chains, np.int64)
         self.ones = [Counters(0) for _ in range(self.chains)]  # allocated on first use
         self._held = [slice(None)]
         self.load(states)
+
+    @abstractmethod
+    def _sweep_chain(
+        self, chain: int, begin: int, end: int, sweep: int, sweeps: int, few: NDArray[np.uint8]
+    ) -> int:
+        """Sweep one chain, and count in `few` unless it is empty; return the changes."""
+
+    def _ends(self) -> NDArray[np.int64]:
+        lattice: Lattice = self.data.lattice
+        return np.arange(lattice.colors + 1) * lattice.units
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        moved = np.zeros(self.chains, np.int64)
+        for chain in range(self.chains):
+            few = self._few(chain) if counting else np.empty(0, np.uint8)
+            moved[chain] = self._sweep_chain(chain, begin, end, sweep, sweeps, few)
+        return moved
+
+    def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
+        for chain in range(self.chains if counting else 0):
+            self._few(chain)  # allocates before threads use the counters
+        super()._advance(sweep, sweeps, counting)
+
+    def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
+        """Return the ranges of units and of their counters."""
+        out: list[tuple[NDArray[Any], int, int]] = [(own, begin, end) for own in self.x]
+        for own in self.ones:
+            if len(own.many):
+                out += [(array, self.each * begin, self.each * end) for array in own.arrays()]
+        return out
+
+    def hold(self, parts: list[tuple[int, int]]) -> None:
+        """Count only in these ranges of units."""
+        self._held = [slice(self.each * begin, self.each * end) for begin, end in parts]
+
+    def compile(self) -> None:
+        """Compile the sweep without counters, which would be allocated."""
+        self._sweep(0, 0, 0, 0, False)
+
+    def _few(self, chain: int) -> NDArray[np.uint8]:
+        if not len(self.ones[chain].few):
+            self.ones[chain] = Counters(self.units * self.each)
+            self.ones[chain].own = self._held
+        return self.ones[chain].few
+
+    def _width(self) -> int:
+        return self.chains
+
+    def clear(self) -> None:
+        """Reset the counts."""
+        super().clear()
+        for own in self.ones:
+            own.clear()
+
+    def _flush(self) -> None:
+        for own in self.ones:
+            own.flush()
+
+
+class StencilTile(LatticeTile):
+    """Spins as bits in space: a unit is a word of 32 sites."""
+
+    data: StencilBits
+    kind, each = np.uint32, BITS
 
     def load(self, states: NDArray[Any]) -> None:
         """Replace the states."""
@@ -65,51 +133,12 @@ class StencilTile(Tile):
             unpack_bits(self.data.lattice, own, 0, self.units, state)
         return out
 
-    def _ends(self) -> NDArray[np.int64]:
-        lattice: Lattice = self.data.lattice
-        return np.arange(lattice.colors + 1) * lattice.units
-
-    def _sweep(
-        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
-    ) -> NDArray[np.int64]:
-        moved = np.zeros(self.chains, np.int64)
-        for chain, own in enumerate(self.x):
-            few = self._few(chain) if counting else np.empty(0, np.uint8)
-            number = self.first + chain
-            moved[chain] = sweep_bits(
-                self.data, self.key, number, begin, end, sweep, sweeps, own, few
-            )
+    def _sweep_chain(
+        self, chain: int, begin: int, end: int, sweep: int, sweeps: int, few: NDArray[np.uint8]
+    ) -> int:
+        number, own = self.first + chain, self.x[chain]
+        moved: int = sweep_bits(self.data, self.key, number, begin, end, sweep, sweeps, own, few)
         return moved
-
-    def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
-        for chain in range(self.chains if counting else 0):
-            self._few(chain)  # allocates before threads use the counters
-        super()._advance(sweep, sweeps, counting)
-
-    def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
-        """Return the ranges of words and of their counters, 32 per word."""
-        out: list[tuple[NDArray[Any], int, int]] = [(own, begin, end) for own in self.x]
-        for own in self.ones:
-            if len(own.many):
-                out += [(array, BITS * begin, BITS * end) for array in own.arrays()]
-        return out
-
-    def hold(self, parts: list[tuple[int, int]]) -> None:
-        """Count only in these ranges of units."""
-        self._held = [slice(BITS * begin, BITS * end) for begin, end in parts]
-
-    def compile(self) -> None:
-        """Compile the sweep without counters, which would be allocated."""
-        self._sweep(0, 0, 0, 0, False)
-
-    def _few(self, chain: int) -> NDArray[np.uint8]:
-        if not len(self.ones[chain].few):
-            self.ones[chain] = Counters(self.units * BITS)
-            self.ones[chain].own = self._held
-        return self.ones[chain].few
-
-    def _width(self) -> int:
-        return self.chains
 
     def tally(self, chains: int) -> NDArray[np.int64]:
         """Return the tally of the first chains: an update evaluates every neighbor."""
@@ -133,16 +162,6 @@ class StencilTile(Tile):
             own[clamped] = 0
             own[clamped, self.graph.evidence[clamped]] = sweeps
         return counts.reshape(self.chains, -1)
-
-    def clear(self) -> None:
-        """Reset the counts."""
-        super().clear()
-        for own in self.ones:
-            own.clear()
-
-    def _flush(self) -> None:
-        for own in self.ones:
-            own.flush()
 
     def energies(self) -> NDArray[np.float64]:
         """Compute the states' energies from counts of satisfied pairs."""
