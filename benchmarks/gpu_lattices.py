@@ -18,7 +18,8 @@ from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits
 
-SQUARES = ((1024, 100_000, 5e10), (8192, 4_000, 5e11), (46_336, 1_000, 9e11))  # side, sweeps
+SQUARES = ((1024, 100_000, 5e10), (8192, 4_000, 5e11), (65_536, 1_200, 9e11))  # side, sweeps
+LARGEST, LARGEST_SWEEPS, LARGEST_RATE = 100_352, 400, 5e11  # 1e10 spins; the last state is copied
 CUBE_SIDE, CUBE_SWEEPS, CUBE_RATE = 1024, 500, 6e11
 LAUNCHED = {1024: 20_000, 8192: 2_000, 65_536: 40}  # sweeps
 MOST_OFF = 4.5  # standard errors: one false alarm in 100,000 for each of two energies
@@ -27,7 +28,7 @@ STEP = 1e-5  # of a derivative
 
 def square(side: int, beta: float = CRITICAL) -> mg.FactorGraph:
     """Return a periodic lattice with one coupling."""
-    sizes = np.full(side * side, 2, np.int8)
+    sizes = np.broadcast_to(np.int8(2), side * side)
     return mg.FactorGraph(sizes, [mg.Stencil((side, side), SQUARE, beta)])
 
 
@@ -37,7 +38,7 @@ def glass(side: int) -> mg.FactorGraph:
     signs = np.unpackbits(words.view(np.uint8))[: 3 * side**3].view(np.int8)
     signs *= 2
     signs -= 1
-    sizes = np.full(side**3, 2, np.int8)
+    sizes = np.broadcast_to(np.int8(2), side**3)
     return mg.FactorGraph(sizes, [mg.Stencil((side,) * 3, CUBE, signs.reshape(3, *(side,) * 3))])
 
 
@@ -157,7 +158,7 @@ def main() -> None:
         (64, CRITICAL, 4_096, 20_000, False),
     ):
         energy(report, side, beta, chains, sweeps, ordered)
-    for side, sweeps, threshold in SQUARES:
+    for side, sweeps, threshold in (*SQUARES, (LARGEST, LARGEST_SWEEPS, LARGEST_RATE)):
         as_called(report, f"{side:,} x {side:,}", square(side), sweeps, threshold)
     report.write()
     name, graph = f"{CUBE_SIDE:,} cubed, +-J", glass(CUBE_SIDE)

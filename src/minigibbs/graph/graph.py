@@ -325,9 +325,9 @@ class FactorGraph(Frozen):
             raise GraphError(f"{rule}; got shape {states.shape}")
         rows = np.atleast_2d(states)
         if is_constant(self.sizes):  # makes no array of a larger type
-            wrong = rows.size > 0 and not 0 <= rows.min() <= rows.max() < self.sizes[0]
+            wrong = rows.size > 0 and not 0 <= rows.min() <= rows.max() < int(self.sizes[0])
         else:
-            wrong = ((rows < 0) | (rows >= self.sizes)).any()
+            wrong = bool(((rows < 0) | (rows >= self.sizes)).any())
         if wrong:
             row, variable = np.argwhere((rows < 0) | (rows >= self.sizes))[0]
             raise GraphError(
