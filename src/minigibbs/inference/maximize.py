@@ -51,10 +51,12 @@ _LEAST_LEVELS = 8
 _SPARSE = 6.0  # mean number of neighbors up to which clusters help a search: a cubic lattice
 _HOTTER = 0.7  # the hottest level as a share of the coldest one at which states forget their past
 _WORD, _OVERFULL = 64, 1.5  # levels of a word; excess over full words that is not worth more words
+_SLICED_SECONDS = 1e-4  # per variable, for enough rounds of many ladders
 _PREPARED = 0.5  # share of the time for finding temperatures
 _ANNEALED = 1 / 3  # share of all rounds in which states are copied from level to level
 _TRIED = 8  # rounds after which the annealing is planned, from the time they took
 _TRIAL = 0.02  # seconds of the timed rounds
+_LEAST_TRIED = 3  # timed rounds: the fastest one counts, because other processes may delay one
 _NEVER = 1 << 40  # rounds
 _SEARCH_BYTES = 4000  # bytes of the Python objects of a chain
 _EQUAL = 1e-9  # relative difference below which energies are equal
@@ -258,6 +260,7 @@ def best_states(
                     preparing.droppable(),
                 ):
                     if backend == "cuda":
+                        _require_layout(graph)
                         ladder = _ladder(graph, ends, chains, backend)
                         work = DeviceSearching(graph, ladder.data, states, seed, rounds)
                     else:
@@ -397,7 +400,6 @@ def _ladder(
     graph: FactorGraph, beta_range: tuple[float, float] | None, chains: int, backend: str
 ) -> _Ladder:
     """Return the ladder of all chains, with levels found by short runs."""
-    _require_layout(graph)
     graph = graph.stored() if graph.implicits else graph
     tempering = Tempering(houdayer=is_sparse(graph, _SPARSE))
     depth = largest_range(graph)
@@ -432,11 +434,12 @@ def _searches(
     rows: NDArray[np.uint64],
 ) -> list[_Search] | list[SlicedSearch]:
     """Return the chains in their initial states."""
+    _require_layout(graph)
     model: Any = None
-    if ends is None and is_sparse(graph, _SPARSE):
-        model = count_model(graph) or weight_model(graph)
-    elif ends is None:
+    if ends is None and _SLICED_SECONDS * len(graph) < current().left:
         model = count_model(graph)
+        if model is None and is_sparse(graph, _SPARSE):
+            model = weight_model(graph)
     if model is not None:
         return sliced_searches(model, states, rows)
     ladder = _ladder(graph, ends, len(states), "cpu")
@@ -477,12 +480,13 @@ class _Searching:
         if self._wanted is not None or not watch.limited:
             return f"{shape}, as many rounds as given"
         self.searches[0].advance(0, _NEVER, 1)
-        begun, made = watch.spent, 0
-        while (spent := watch.spent - begun) < _TRIAL and made < _TRIED:
+        begun, pace, made = watch.spent, math.inf, 0
+        while (watch.spent - begun < _TRIAL and made < _TRIED) or made < _LEAST_TRIED:
+            before = watch.spent
             self.searches[0].advance(1, _NEVER, 1)
-            made += 1
+            pace, made = min(pace, watch.spent - before), made + 1
         self.searches[0].made = 0
-        fit = max(watch.left, 0.0) / (max(spent, 1e-9) / made * -(-chains // workers))
+        fit = max(watch.left, 0.0) / (max(pace, 1e-9) * -(-chains // workers))
         if fit < _TRIPS * self.levels:
             raise TooLargeError(
                 f"maximize: {shape} would make {fit:,.0f} rounds in the time, too few for states "

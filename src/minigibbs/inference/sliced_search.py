@@ -148,8 +148,12 @@ def sliced_searches(
     model: Any, states: NDArray[Any], rows: NDArray[np.uint64]
 ) -> list[SlicedSearch]:
     """Return one search per state, all with the same temperatures."""
+    what, way_out = (
+        f"maximize: {len(states):,} chains of many ladders",
+        "use fewer chains (chains=...)",
+    )
+    memory.require(len(states) * sliced_bytes(model, _LANES), what, way_out)
     levels = find_sliced_levels(model)
-    what = f"maximize: {len(states):,} chains of {levels.ladders} ladders"
-    need = len(states) * sliced_bytes(model, len(levels.beta), levels.ladders)
-    memory.require(need, what, "use fewer chains (chains=...)")
+    replicas = len(levels.beta) * levels.ladders
+    memory.require(len(states) * sliced_bytes(model, replicas), what, way_out)
     return [SlicedSearch(model, levels, *pair) for pair in zip(states, rows, strict=True)]

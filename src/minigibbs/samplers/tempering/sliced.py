@@ -102,9 +102,7 @@ class SlicedLadder(NamedTuple):
     cluster: NDArray[np.uint64]  # [n, width]
     chosen: NDArray[np.uint64]  # [width]
     change: NDArray[np.uint64]  # [1 vector + width]
-    lower: NDArray[
-        np.uint64
-    ]  # [log2(ladders)] words of the ladders with this bit of their number 0
+    lower: NDArray[np.uint64]  # [log2(ladders)] bits of the ladders whose bit k is 0
     accepted: NDArray[np.float64]  # [K - 1] sums of acceptance probabilities of exchanges
     stream: NDArray[np.uint64]  # [4]
     least: NDArray[np.int64]  # [1] the smallest cost so far
@@ -116,11 +114,9 @@ def sum_planes(most: int) -> tuple[int, ...]:
     return (0,) * (20 if most < 1 << 20 else 32)
 
 
-def sliced_bytes(model: Any, levels: int, ladders: int) -> int:
+def sliced_bytes(model: Any, replicas: int) -> int:
     """Return the memory of a chain in bytes."""
-    return int(
-        3 * (len(model.order) + 1) * levels * ladders // 8 + model.table_bytes(levels * ladders)
-    )
+    return 3 * (len(model.order) + 1) * replicas // 8 + int(model.table_bytes(replicas))
 
 
 def sliced_ladder(
@@ -130,7 +126,7 @@ def sliced_ladder(
 
     Parameters
     ----------
-    model : SlicedModel
+    model : CountModel or WeightModel
         The model.
     levels, ladders : int
         8 or 16 ladders, and levels that fill vectors of 512 bits.
