@@ -24,15 +24,19 @@ from minigibbs.interop.sklearn.reading import (
     random_of,
 )
 from minigibbs.learning.api import learn
+from minigibbs.results.answer import Answer
 from minigibbs.running.api import sample
 from minigibbs.running.request import Record
+from minigibbs.samplers import Tempering
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 _WARM = 200  # sweeps before draws
 _CHAINS = 8
 _THIN = 10  # sweeps between draws
-_RATE = 0.01  # learning rate with weighted chains
+_RATE = 0.01  # learning rate with weighted and with tempered chains
+_AWAY = 0.1  # difference of a mean of the model at which weighted chains have missed its modes
+_LADDERS = 64  # tempered chains that learn from there
 _NOISE = 0.05  # standard deviation of the initial couplings
 _PAIR_BYTES = 100  # per pair of a visible and a hidden unit
 
@@ -57,27 +61,36 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, graph: FactorGraph, rows: NDArray[np.int8]) -> None:
         """Learn the parameters of a graph whose first variables are the columns."""
         seed = int(random_of(self.random_state).randint(2**31 - 1))
-        weighted = self.method == "pcd"
+        weighted: dict[str, Any] = {"rate": _RATE, "reweight": True}
+        answer = self._learned(graph, rows, seed, weighted if self.method == "pcd" else {})
+        ones = answer.shares.pooled.reshape(-1, 2)[: rows.shape[1], 1]
+        if self.method == "pcd" and np.abs(ones - rows.mean(axis=0)).max() > _AWAY:
+            tempered = {"rate": _RATE, "sampler": Tempering(), "chains": _LADDERS}
+            answer = self._learned(self.fit_.graph, rows, seed, tempered)
+        self.log_z_ = float("nan") if answer.log_z is None else float(answer.log_z)
+        error = answer.log_z_error
+        self.log_z_error_ = float("nan") if error is None else float(error)
+
+    def _learned(
+        self, graph: FactorGraph, rows: NDArray[np.int8], seed: int, options: dict[str, Any]
+    ) -> Answer:
+        """Learn the parameters of a graph, and infer the marginals and log Z of the result."""
         fit = learn(
             graph,
             rows,
             self.method,
             columns=list(range(rows.shape[1])),
             steps=self.steps,
-            rate=_RATE if weighted else None,
-            reweight=weighted,
             l2=self.l2,
             errors=False,
             seed=seed,
             progress=False,
+            **options,
         )
         table = fit.parameters["field"]  # a constant per unit changes log Z alone
         centered = table - table.mean(axis=1, keepdims=True)
         self.fit_, self.graph_ = fit, fit.graph.with_parameters({"field": centered})
-        answer = infer(self.graph_, self.log_z_time, seed=seed, progress=False)
-        self.log_z_ = float("nan") if answer.log_z is None else float(answer.log_z)
-        error = answer.log_z_error
-        self.log_z_error_ = float("nan") if error is None else float(error)
+        return infer(self.graph_, self.log_z_time, seed=seed, progress=False)
 
     def log_likelihood(self, X: Any) -> tuple[float, float]:  # noqa: N803
         """Compute the mean log-likelihood of rows, and the standard error of log Z.
@@ -140,8 +153,8 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.int8]:
         """Draw rows from the model.
 
-        Draws are independent if exact sampling is possible. Otherwise they are states of chains, 10
-        sweeps apart.
+        Draws are independent if exact sampling is possible. Otherwise they are states of tempered
+        chains, 10 sweeps apart.
 
         Parameters
         ----------
@@ -166,6 +179,7 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             each = -(-n_samples // _CHAINS)
             run = sample(
                 self.graph_,
+                Tempering(),
                 chains=_CHAINS,
                 sweeps=_THIN * each,
                 warmup=_WARM,
