@@ -473,3 +473,9 @@ def test_a_negative_random_state_of_a_repair_is_refused():
     rows = np.array([["a", "b"], ["c", "d"]] * 5, dtype=object)
     with pytest.raises(mg.LearnError, match="random_state must be at least 0, got -1"):
         TableRepairer(random_state=-1).fit(rows)
+
+
+def test_machines_of_a_million_columns_are_refused_before_memory_is_taken():
+    rows = sparse.random(3, 1_000_000, 1e-5, random_state=0, format="csr")
+    with pytest.raises(mg.TooLargeError, match=r"499,999,500,000 couplings needs .*fewer columns"):
+        BoltzmannMachine().fit(rows)
