@@ -144,9 +144,11 @@ def learn(
         Number of rows with missing values per step. By default the number of chains.
     sampler : Sampler or str, optional
         The sampler of the model's chains. By default plain Gibbs, for which new parameters are
-        cheapest. The internal state of a sampler persists between steps: `mg.Tempering()` keeps the
-        state of every temperature. Settings that a sampler tunes before a run are tuned again at
-        steps 1, 2, 4, 8 and so on.
+        cheapest. On the CPU, up to 64 chains of `mg.Tempering()` replace plain chains of "pcd" that
+        do not move between the modes of the model; `fit.tempered` is the step at which they do, and
+        `sampler="gibbs"` prevents it. The internal state of a sampler persists between steps:
+        `mg.Tempering()` keeps the state of every temperature. Settings that a sampler tunes before
+        a run are tuned again at steps 1, 2, 4, 8 and so on.
     reweight : bool, default False
         Whether the chains of "pcd" have importance weights that follow the parameters. Chains are
         resampled by these weights if few chains have most of the weight. Moments then stay correct
@@ -463,6 +465,7 @@ class _Task:
             ascent.data_moments,
             ascent.model_moments,
             judged or _Judged(),
+            ascent.tempered,
         )
 
     def _until_converged(
@@ -479,19 +482,21 @@ class _Task:
             if judged.away is None or judged.away <= checks.UNFINISHED:
                 return STEPS if judged.away is None else CONVERGED, judged
             first = judged.away if extension == 0 else first
+            far = judged.away > max(checks.FAR, checks.NEARER * first)
             if extension == _EXTENSIONS:
                 break
+            if extension and far:
+                ascent.temper()
             longer = ascent.settings.steps + self.settings.steps
             ascent.settings = replace(ascent.settings, steps=longer)
             ended = ascent.run(bar, watch, None)
             if ended != STEPS:
                 return ended, None
-        far = (judged.away or 0.0) > max(checks.FAR, checks.NEARER * first)
-        return STEPS, replace(judged, in_vain=far and self._plain())
+        return STEPS, replace(judged, in_vain=far and self._plain(ascent))
 
-    def _plain(self) -> bool:
+    def _plain(self, ascent: Ascent) -> bool:
         """Return whether the chains of the model neither temper nor have weights."""
-        tempered = isinstance(self.sampler, Tempering)
+        tempered = isinstance(self.sampler, Tempering) or ascent.tempered is not None
         return self.settings.method == "pcd" and not tempered and not self.settings.reweight
 
     def _judged(self, ascent: Ascent, values: NDArray[np.float64]) -> _Judged:
@@ -659,6 +664,7 @@ class _Task:
         data: NDArray[np.float64],
         model: NDArray[np.float64],
         judged: _Judged,
+        tempered: int | None = None,
     ) -> Fit:
         """Build the result, and issue its warnings."""
         known = judged.known
@@ -693,6 +699,7 @@ class _Task:
             covariance=None if known is None else known.covariance,
             undetermined=None if known is None else known.undetermined,
             error_kind="" if known is None else self._error_kind(),
+            tempered=tempered,
         )
 
     def _error_kind(self) -> str:

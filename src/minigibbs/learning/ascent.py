@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.engine.driver import drive
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.learning.chains import Chains, Threads
+from minigibbs.learning.chains import Chains, Threads, seed_of
+from minigibbs.learning.mixing import Mixing, swings
 from minigibbs.learning.moments import Moments, marginals_of
 from minigibbs.learning.natural import Natural
 from minigibbs.learning.optimizer import Optimizer
@@ -31,7 +33,7 @@ from minigibbs.learning.settings import LOOK, Settings
 from minigibbs.learning.trajectory import Trajectory
 from minigibbs.learning.weighted import WeightedChains
 from minigibbs.running.plan import CONVERGED
-from minigibbs.samplers import Sampler
+from minigibbs.samplers import Sampler, Tempering
 from minigibbs.system.watch import Watch
 
 STEPS, HELD_OUT = "steps", "held-out"
@@ -39,7 +41,9 @@ _SHARE = 0.05  # least weight of a step in the running means of moments
 _FEW = 200_000  # most factors whose connected moments are always computed
 _BURN = 3  # part of the seed that selects the rows of a step
 _DRAWN = 5  # part of the seed that resamples chains by their weights
-_WARMUP = 20  # sweeps of weighted chains at the initial parameters
+_WARMUP = 20  # sweeps of weighted or tempered chains before their first moments
+_TEMPERED = 6  # part of the seed of tempered chains that replace plain ones
+LADDERS = 64  # most tempered chains that replace plain ones
 
 
 @dataclass
@@ -64,6 +68,8 @@ class Ascent:
     natural: Natural | None = field(init=False, default=None)
     trajectory: Trajectory | None = field(init=False, default=None)
     weighted: WeightedChains | None = field(init=False, default=None)
+    tempered: int | None = field(init=False, default=None)  # step at which plain chains ended
+    mixing: Mixing | None = field(init=False, default=None)  # None if chains are never replaced
     _shared: bool = field(init=False, default=False)  # whether rows use the model's weights
 
     def __post_init__(self) -> None:
@@ -88,6 +94,9 @@ class Ascent:
         if settings.optimizer == "natural":
             self.natural = Natural(frame, self.data_marginals, chains)
             self.optimizer.scale = self.natural.scale
+        plain = self.sampler is None and not settings.reweight
+        if plain and settings.method == "pcd" and settings.backend == "cpu":
+            self.mixing = Mixing(self.graph)
         self.model_moments = np.zeros(frame.size)
         self.model_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
         names = ["step", "seconds", "error", "pearson"]
@@ -126,8 +135,36 @@ class Ascent:
         if not last and self.optimizer.step % LOOK:
             return ""
         ended = self.note()
-        self._bar.show(self.optimizer.step, self.history["error"][-1])
+        if not ended and self._sticks():
+            self.temper()
+        self._bar.show(self.optimizer.step, self.history["error"][-1], self.tempered is not None)
         return ended or (STEPS if last else "")
+
+    def _sticks(self) -> bool:
+        """Return whether chains of plain Gibbs updates do not move between modes."""
+        step = self.optimizer.step
+        if self.mixing is None or step % LOOK:
+            return False
+        gap = self.data_moments - self.model_moments
+        kept = self.mixing.stuck(step, gap, self.model, self.threads)
+        return kept or swings(step, self.history["error"], len(self.model))
+
+    def temper(self) -> bool:
+        """Replace plain chains by tempered ones; return False if that is not possible."""
+        if self.mixing is None:
+            return False
+        self.mixing = None
+        settings = self.settings
+        chains, seed = ladders(settings.chains), seed_of((settings.seed, _TEMPERED))
+        try:
+            model = model_chains(self.graph, Tempering(), chains, seed, self.threads)
+            model.set_weights(self.optimizer.average)
+        except (SampleError, TooLargeError):
+            return False
+        model.sweep(_WARMUP)
+        self.model, self.tempered, self._shared = model, self.optimizer.step, False
+        self.optimizer.restart()
+        return True
 
     def keep(self) -> None:
         """Write a checkpoint if one is due."""
@@ -312,7 +349,13 @@ class Ascent:
             arrays["best"] = self.best
         if self.weighted is not None:
             arrays["weighted"] = self.weighted.weights
-        return {"step": self.optimizer.step, "seconds": self.seconds}, arrays
+        if self.mixing is not None:
+            arrays |= {
+                "mixing.direction": self.mixing.direction,
+                "mixing.before": self.mixing.before,
+            }
+        header = {"step": self.optimizer.step, "seconds": self.seconds, "tempered": self.tempered}
+        return header, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore the result of `save`; raise an error for impossible values."""
@@ -322,6 +365,7 @@ class Ascent:
         self.optimizer.step, self.seconds = step, float(header["seconds"])
         if not 0 <= self.seconds < math.inf:
             raise ValueError(f"seconds: got {self.seconds}")
+        self._restore_mixing(header.get("tempered"), _part(arrays, "mixing."))
         for name, array in self.optimizer.state().items():
             _refill(array, arrays[f"optimizer.{name}"], name)
         if (self.optimizer.second < 0).any():
@@ -339,6 +383,20 @@ class Ascent:
             self.best = np.empty_like(self.optimizer.values)
             _refill(self.best, arrays["best"], "best")
 
+    def _restore_mixing(self, tempered: Any, arrays: dict[str, NDArray[Any]]) -> None:
+        """Continue with tempered chains if plain ones were replaced, or with their comparison."""
+        if tempered is not None:
+            if type(tempered) is not int or not 0 <= tempered <= self.optimizer.step:
+                raise ValueError(f"tempered: expected a step, got {tempered!r}")
+            if not self.temper():
+                raise ValueError("tempered: the chains of this fit cannot be replaced")
+            self.tempered = self.optimizer.begun = tempered
+        elif self.mixing is not None and len(arrays.get("direction", [])):  # none before 0.3
+            self.mixing.direction = np.empty_like(self.optimizer.values)
+            self.mixing.before = np.empty(len(self.model))
+            _refill(self.mixing.direction, arrays["direction"], "mixing.direction")
+            _refill(self.mixing.before, arrays["before"], "mixing.before")
+
     def _restore_history(self, series: dict[str, NDArray[Any]]) -> None:
         length = (len(series["step"]),)
         if set(series) != set(self.history):
@@ -347,6 +405,11 @@ class Ascent:
             raise ValueError("history: expected series of doubles of one length")
         kept = series["step"] % LOOK == 0  # a last check out of turn is not part of a longer run
         self.history = {name: values[kept].tolist() for name, values in series.items()}
+
+
+def ladders(chains: int) -> int:
+    """Return the number of tempered chains that replace this many plain ones."""
+    return min(chains, LADDERS)
 
 
 def _refill(array: NDArray[np.float64], saved: NDArray[Any], name: str) -> None:

@@ -25,7 +25,7 @@ from minigibbs.errors import FormatError, LearnError, SampleError
 from minigibbs.graph.data import Data
 from minigibbs.graph.encoding import decode, encode
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.learning.ascent import Ascent
+from minigibbs.learning.ascent import Ascent, ladders
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.settings import SAMPLED, Settings
 from minigibbs.running.checkpoint.lock import Lock
@@ -190,7 +190,10 @@ class Saved:
             header.setdefault("prior", False)  # missing in files before 0.3
             flags = {name: _flag(header, name) for name in ("evidence", "errors", "prior")}
             self.extra: dict[str, Any] = {**flags, "max_time": limit}
-            if len(self.part("state")["model.states"]) != self.settings.chains:
+            chains = self.settings.chains
+            if header["state"].get("tempered") is not None:
+                chains = ladders(chains)
+            if len(self.part("state")["model.states"]) != chains:
                 raise ValueError("chains: expected a state for each")
             self.graph: FactorGraph = decode(header["graph"], self.part("graph"))
             self.data = _read(self.graph, self.part("data"))

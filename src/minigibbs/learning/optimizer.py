@@ -27,6 +27,7 @@ class Optimizer:
     free: NDArray[np.bool_]
     scale: NDArray[np.float64] | None = None  # scale of natural steps
     step: int = 0
+    begun: int = 0  # step at which rates and averages began
     average: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     first: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     second: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -42,26 +43,33 @@ class Optimizer:
     def ascend(self, gradient: NDArray[np.float64], l1: NDArray[np.float64]) -> None:
         """Make an ascent step; L1 shrinks values to exactly 0. Fixed values do not change."""
         self.step += 1
-        rate = self.rate * (1.0 + self.step / self.decay) ** -_POWER
+        age = self.step - self.begun
+        rate = self.rate * (1.0 + age / self.decay) ** -_POWER
         gradient = gradient if self._all else np.where(self.free, gradient, 0.0)
         length: float | NDArray[np.float64] = rate
         if self.kind == "adam":
             self.first += (1 - _DECAY_1) * (gradient - self.first)
             self.second += (1 - _DECAY_2) * (gradient**2 - self.second)
-            gradient = self.first / (1 - _DECAY_1**self.step)
-            length = rate / (np.sqrt(self.second / (1 - _DECAY_2**self.step)) + _LEAST)
+            gradient = self.first / (1 - _DECAY_1**age)
+            length = rate / (np.sqrt(self.second / (1 - _DECAY_2**age)) + _LEAST)
         elif self.scale is not None:
             length = rate * self.scale
         moved = self.values + length * gradient
         if l1.any():
             moved = np.sign(moved) * np.maximum(np.abs(moved) - length * l1, 0.0)
-        share = min(1.0, (_LATE + 1) / (self.step + _LATE))
+        share = min(1.0, (_LATE + 1) / (age + _LATE))
         if self._all:
             self.values[:] = moved
             self.average += share * (moved - self.average)
         else:
             self.values[self.free] = moved[self.free]
             self.average[self.free] += share * (moved[self.free] - self.average[self.free])
+
+    def restart(self) -> None:
+        """Begin again at the average so far, with the first rate."""
+        self.begun = self.step
+        self.values[self.free] = self.average[self.free]
+        self.first[:], self.second[:] = 0.0, 0.0
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """Return the arrays to store in a checkpoint."""

@@ -23,7 +23,8 @@ class StepBar(Shown):
             )
             self._task = self._progress.add_task("learning", total=total, completed=made, note="")
 
-    def show(self, step: int, error: float) -> None:
-        """Show the number of steps made, and the difference of the moments."""
+    def show(self, step: int, error: float, tempered: bool = False) -> None:
+        """Show the number of steps, the difference of the moments, and whether chains temper."""
         if self._progress:
-            self._progress.update(self._task, completed=step, note=f"moment error {error:.4f}")
+            note = f"moment error {error:.4f}" + (", tempered chains" if tempered else "")
+            self._progress.update(self._task, completed=step, note=note)

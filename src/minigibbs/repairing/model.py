@@ -101,7 +101,7 @@ def fit(
     ]
     expanded = _expanded(table, depending, labels)
     votes = _votes(table, depending, expanded, sound)
-    keys = keys_of(known, contexts, stated)
+    keys = keys_of(table, contexts, stated)  # corrected rows must not tip the choice of a model
     featurizer = Featurizer(known, contexts, rules, votes, keys)
     rng = np.random.default_rng(seed)
     parts: list[tuple[Candidates, NDArray[np.int64]]] = []

@@ -77,6 +77,9 @@ class Fit:
         [parameter, parameter] covariance of the estimates.
     error_kind : str
         Method by which errors were computed; empty without errors.
+    tempered : int or None
+        The step at which tempered chains replaced plain ones, which did not move between the modes
+        of the model. None without such a step.
 
     Examples
     --------
@@ -103,6 +106,7 @@ class Fit:
     covariance: NDArray[np.float64] | None = field(default=None, repr=False)
     undetermined: NDArray[np.float64] | None = field(default=None, repr=False)  # [.., parameter]
     error_kind: str = ""
+    tempered: int | None = None
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float64]]:
@@ -266,6 +270,9 @@ class Fit:
         ]
         if np.isfinite(self.pearson):
             rows.append(("Pearson", f"{self.pearson:.4f} (connected moments)"))
+        if self.tempered is not None:
+            where = f"plain to step {self.tempered:,}, where they did not move between modes"
+            rows.append(("chains", f"{where}; then tempered"))
         if self.error_kind:
             rows.append(("errors are", self.error_kind))
         if self.not_determined:
@@ -306,6 +313,7 @@ class Fit:
             "parameters": {name: values.tolist() for name, values in self.parameters.items()},
             "errors": {name: values.tolist() for name, values in errors.items()} or None,
             "error_kind": self.error_kind,
+            "tempered": self.tempered,
             "not_determined": self.not_determined,
             "warnings": list(self.warnings),
         }
@@ -396,6 +404,7 @@ class Fit:
                 "seed": str(self.seed),
                 "warnings": list(self.warnings),
                 "error_kind": self.error_kind,
+                "tempered": self.tempered,
                 "graph": header,
             },
             own | {f"{_GRAPH}{name}": array for name, array in arrays.items()},
@@ -452,6 +461,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
             arrays.get("covariance"),
             arrays.get("undetermined"),
             str(header.get("error_kind", "")),  # missing in files before 0.3
+            None if header.get("tempered") is None else int(header["tempered"]),
         )
         _check(fit)
     return fit
@@ -476,5 +486,7 @@ def _check(fit: Fit) -> None:
     flat = all(len(shape) == 1 for shape in lengths)
     if len(lengths) > 1 or not flat or any(s.dtype != np.float64 for s in fit.history.values()):
         raise ValueError("history: expected series of doubles of one length")
+    if not 0 <= (fit.tempered or 0) <= fit.steps:
+        raise ValueError("tempered: expected a step of the fit")
     if fit.steps < 0 or not fit.seconds >= 0 or fit.rows < 1 or fit.seed < 0:
         raise ValueError("steps, seconds, rows and seed must not be negative")

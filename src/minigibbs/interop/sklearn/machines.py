@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
 from scipy.special import expit, log1p
 
 from minigibbs.errors import LearnError, TooLargeError
@@ -24,17 +25,24 @@ from minigibbs.interop.sklearn.reading import (
     random_of,
 )
 from minigibbs.learning.api import learn
+from minigibbs.results.answer import Answer
+from minigibbs.results.fit import Fit
 from minigibbs.running.api import sample
 from minigibbs.running.request import Record
+from minigibbs.samplers import Tempering
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
 _WARM = 200  # sweeps before draws
 _CHAINS = 8
 _THIN = 10  # sweeps between draws
-_RATE = 0.01  # learning rate with weighted chains
+_RATE = 0.01  # learning rate with weighted and with tempered chains
+_AWAY = 0.1  # difference of a mean of the model at which weighted chains have missed its modes
+_LADDERS = 64  # tempered chains that learn from there
 _NOISE = 0.05  # standard deviation of the initial couplings
-_PAIR_BYTES = 100  # per pair of a visible and a hidden unit
+_PAIR_BYTES = 1000  # per pair of units, at least
+_CELL_BYTES = 24  # per cell of the standardized rows, and their decomposition
+_WIDE = 2000  # columns above which only the largest principal components are computed
 
 
 @checked(LearnError, init=False)
@@ -47,6 +55,8 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     threshold: float
     log_z_time: str | float
     random_state: Any
+    fit_: Fit
+    graph_: FactorGraph
 
     def _binary(self, X: Any, reset: bool) -> NDArray[np.int8]:  # noqa: N803
         if reset:
@@ -57,27 +67,40 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, graph: FactorGraph, rows: NDArray[np.int8]) -> None:
         """Learn the parameters of a graph whose first variables are the columns."""
         seed = int(random_of(self.random_state).randint(2**31 - 1))
-        weighted = self.method == "pcd"
+        weighted: dict[str, Any] = {"rate": _RATE, "reweight": True}
+        answer = self._learned(graph, rows, seed, weighted if self.method == "pcd" else {})
+        ones = answer.shares.pooled.reshape(-1, 2)[: rows.shape[1], 1]
+        if self.method == "pcd" and np.abs(ones - rows.mean(axis=0)).max() > _AWAY:
+            tempered = {"rate": _RATE, "sampler": Tempering(), "chains": _LADDERS}
+            before = self.fit_, self.graph_
+            try:
+                answer = self._learned(self.fit_.graph, rows, seed, tempered)
+            except TooLargeError:
+                self.fit_, self.graph_ = before
+        self.log_z_ = float("nan") if answer.log_z is None else float(answer.log_z)
+        error = answer.log_z_error
+        self.log_z_error_ = float("nan") if error is None else float(error)
+
+    def _learned(
+        self, graph: FactorGraph, rows: NDArray[np.int8], seed: int, options: dict[str, Any]
+    ) -> Answer:
+        """Learn the parameters of a graph, and infer the marginals and log Z of the result."""
         fit = learn(
             graph,
             rows,
             self.method,
             columns=list(range(rows.shape[1])),
             steps=self.steps,
-            rate=_RATE if weighted else None,
-            reweight=weighted,
             l2=self.l2,
             errors=False,
             seed=seed,
             progress=False,
+            **options,
         )
         table = fit.parameters["field"]  # a constant per unit changes log Z alone
         centered = table - table.mean(axis=1, keepdims=True)
         self.fit_, self.graph_ = fit, fit.graph.with_parameters({"field": centered})
-        answer = infer(self.graph_, self.log_z_time, seed=seed, progress=False)
-        self.log_z_ = float("nan") if answer.log_z is None else float(answer.log_z)
-        error = answer.log_z_error
-        self.log_z_error_ = float("nan") if error is None else float(error)
+        return infer(self.graph_, self.log_z_time, seed=seed, progress=False)
 
     def log_likelihood(self, X: Any) -> tuple[float, float]:  # noqa: N803
         """Compute the mean log-likelihood of rows, and the standard error of log Z.
@@ -140,8 +163,8 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.int8]:
         """Draw rows from the model.
 
-        Draws are independent if exact sampling is possible. Otherwise they are states of chains, 10
-        sweeps apart.
+        Draws are independent if exact sampling is possible. Otherwise they are states of tempered
+        chains, 10 sweeps apart.
 
         Parameters
         ----------
@@ -166,6 +189,7 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             each = -(-n_samples // _CHAINS)
             run = sample(
                 self.graph_,
+                Tempering(),
                 chains=_CHAINS,
                 sweeps=_THIN * each,
                 warmup=_WARM,
@@ -262,6 +286,12 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
         """
         rows = self._binary(X, reset=True)
         count = rows.shape[1]
+        pairs = count * (count - 1) // 2
+        memory.require(
+            _PAIR_BYTES * float(pairs),
+            f"a machine with {count:,} columns and {pairs:,} couplings",
+            "give fewer columns, or learn a RestrictedBoltzmannMachine",
+        )
         i, j = np.triu_indices(count, 1)
         factors: list[Any] = [Unary(np.arange(count), np.zeros((count, 2)), name="field")]
         if len(i):
@@ -447,10 +477,20 @@ def _principal(
     Directions get 0 if independent columns could have their variance (Marchenko-Pastur).
     """
     count, columns = rows.shape
+    memory.require(
+        _CELL_BYTES * float(count) * columns,
+        f"the principal directions of {count:,} rows and {columns:,} columns",
+        "give fewer rows or columns",
+    )
     deviation = 2.0 * np.sqrt(share * (1.0 - share))  # of spins
     found = np.zeros((hidden, columns))
     standard = 2.0 * (rows - share) / deviation
-    variance, direction = np.linalg.eigh(standard.T @ standard / count)
+    if columns > _WIDE and min(count, columns) > hidden:
+        first = np.ones(min(count, columns))
+        _, singular, across = svds(standard, k=hidden, v0=first, return_singular_vectors="vh")
+        variance, direction = singular**2 / count, across.T
+    else:
+        variance, direction = np.linalg.eigh(standard.T @ standard / count)
     largest = variance[::-1][:hidden]
     some = largest[largest > (1.0 + np.sqrt(columns / count)) ** 2]
     strength = np.sqrt(1.0 - 1.0 / some)
