@@ -43,7 +43,7 @@ def get(data):
     return np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
 
 
-def p_value(name, ladders, factor=1.0, chains=60, level=20):
+def p_value(name, ladders, factor=1.0, chains=300, level=20):
     """Run from exact states; return the p-value of the states of a level being exact, too.
 
     The chains run at `factor` times their inverse temperatures.
