@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.simple import Simple, simplified
 from minigibbs.kernels.jit import chosen_by_type, entry, kernel
 from minigibbs.kernels.lanes import lanes_of
 from minigibbs.kernels.random import below, next_word, uniform
@@ -107,6 +109,26 @@ class SlicedLadder(NamedTuple):
     stream: NDArray[np.uint64]  # [4]
     least: NDArray[np.int64]  # [1] the smallest cost so far
     best: NDArray[np.uint8]  # [n] a state that has it
+
+
+def spins_and_fields(
+    graph: FactorGraph,
+) -> tuple[Simple, NDArray[np.bool_], NDArray[np.float64]] | None:
+    """Return the pairs of a graph of spins, its free spins and their fields; None for others.
+
+    Other graphs have implicit factors, hard constraints, factors of three variables or more, or no
+    pairs at all.
+    """
+    if graph.implicits or len(graph.hard):
+        return None
+    simple, free = simplified(graph), graph.evidence < 0
+    if len(simple.rest) or not len(simple.pair):
+        return None
+    if int(graph.sizes[free].max(initial=1)) != 2 or not np.isfinite(simple.unary).all():
+        return None
+    spin = free & (graph.sizes == 2)
+    first = graph.packed.first[spin]
+    return simple, spin, simple.unary[first + 1] - simple.unary[first]
 
 
 def sum_planes(most: int) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.simple import simplified
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.lanes import lanes_of
 from minigibbs.kernels.slices import (
@@ -31,6 +30,7 @@ from minigibbs.samplers.tempering.sliced import (
     SUM,
     clear,
     register_model,
+    spins_and_fields,
     sum_planes,
 )
 
@@ -91,17 +91,11 @@ class CountModel(NamedTuple):
 
 def count_model(graph: FactorGraph) -> CountModel | None:
     """Lay out a graph of spins without fields whose pairs have one strength; None for others."""
-    if graph.implicits or len(graph.hard):
+    found = spins_and_fields(graph)
+    if found is None:
         return None
-    simple, free = simplified(graph), graph.evidence < 0
-    if len(simple.rest) or not len(simple.pair):
-        return None
-    if int(graph.sizes[free].max(initial=1)) != 2 or not np.isfinite(simple.unary).all():
-        return None
-    strength = np.abs(simple.pair_weight)
-    spin = free & (graph.sizes == 2)
-    first = graph.packed.first[spin]
-    field = np.abs(simple.unary[first + 1] - simple.unary[first]).max(initial=0.0)
+    simple, spin, fields = found
+    strength, field = np.abs(simple.pair_weight), np.abs(fields).max(initial=0.0)
     most = float(strength.max())
     if max(most - float(strength.min()), float(field)) > _EQUAL * most:
         return None

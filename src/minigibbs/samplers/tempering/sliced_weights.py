@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.simple import simplified
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.lanes import FULL, add_where, bits_of, lanes_of
 from minigibbs.kernels.slices import WORDS, random_logs
 from minigibbs.samplers.chromatic.tile import LANES
-from minigibbs.samplers.tempering.sliced import register_model, sum_planes
+from minigibbs.samplers.tempering.sliced import register_model, spins_and_fields, sum_planes
 from minigibbs.samplers.tempering.spins import integer_unit
 
 _FIELD, _BYTE, _SUM = np.float32(0), np.uint8(0), np.int64(0)
@@ -62,16 +61,11 @@ class WeightModel(NamedTuple):
 
 def weight_model(graph: FactorGraph) -> WeightModel | None:
     """Lay out a graph of spins with explicit pairs and finite fields; None for others."""
-    if graph.implicits or len(graph.hard):
+    found = spins_and_fields(graph)
+    if found is None:
         return None
-    simple, free = simplified(graph), graph.evidence < 0
-    if len(simple.rest) or not len(simple.pair):
-        return None
-    if int(graph.sizes[free].max(initial=1)) != 2 or not np.isfinite(simple.unary).all():
-        return None
-    spin = free & (graph.sizes == 2)
-    first, n = graph.packed.first[spin], int(spin.sum())
-    field = simple.unary[first + 1] - simple.unary[first]
+    simple, spin, field = found
+    n = int(spin.sum())
     pair, strength = (np.cumsum(spin) - 1)[simple.pair].astype(np.int64), simple.pair_weight
     owner, other = np.concatenate([pair, pair[:, ::-1]]).T
     order, twice = np.lexsort((other, owner)), np.tile(strength, 2)
