@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -389,3 +390,20 @@ def test_some_factors_of_a_dense_graph_show_that_it_is_hopeless(monkeypatch):
 def test_memory_that_holds_no_table_is_refused(ask, memory, message):
     with pytest.raises(mg.MinigibbsError, match=message):
         ask(mg.models.ising_lattice(side=5, beta=0.3), memory)
+
+
+def test_a_huge_constant_of_evidence_hides_no_factors_of_free_variables():
+    """The value 1 of the clamped variable has a weight of 1e28."""
+    groups = [mg.Unary([0], [0.0, 1.0]), mg.Unary([1], [[0.0, 1e28]])]
+    graph = mg.FactorGraph([2, 2], groups).condition({1: 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, found = mg.exact_distribution(graph)
+    np.testing.assert_allclose(found, [1 / (1 + math.e), math.e / (1 + math.e)], rtol=1e-12)
+
+
+def test_the_share_of_the_most_probable_values_is_lost_beside_a_huge_log_z():
+    graph = mg.FactorGraph([2, 3], [mg.Unary([1], [[5e17] * 3])]).condition({1: 1})
+    answer = mg.infer(graph, "5s", progress=False)
+    with pytest.warns(UserWarning, match="rounding changes log-odds"):
+        answer.most_probable(0)

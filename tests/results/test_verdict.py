@@ -302,3 +302,24 @@ def test_weights_that_hide_others_in_rounding_are_warned_of(scan):
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])])
     run = mg.sample(graph, scan=scan, sweeps=50, seed=1, progress=False)
     assert any("rounding changes log-odds" in text for text in run.summary().warnings)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "biased"),
+    [
+        (mg.LocalMinibatchGibbs(2), True),
+        (mg.MinGibbs(estimator=mg.SubsetEstimator(3)), True),
+        (mg.Tempering(mg.LocalMinibatchGibbs(2), levels=2), True),
+        (mg.MinGibbs(batch=50), False),
+        (mg.MinGibbs(estimator=mg.ExactEstimator()), False),
+    ],
+    ids=str,
+)
+def test_a_sampler_with_another_distribution_is_said_to_be_biased(sampler, biased, tmp_path):
+    """No statistic of its chains shows that they do not have the distribution of the model."""
+    run = mg.sample(ZOO["ising"], sampler, sweeps=50, chains=2, seed=1, progress=False)
+    run.save(tmp_path / "run.npz")
+    for one in (run, mg.load(tmp_path / "run.npz")):
+        said = [text for text in one.summary().warnings if "biased" in text]
+        assert len(said) == biased
+        assert sampler.exact != biased

@@ -107,7 +107,7 @@ class Enumeration:
             raise GraphError(
                 "every state has probability 0: the hard constraints of the graph leave none"
             )
-        return softmax(log_potentials(self.graph, self.states, 0.0))
+        return softmax(log_potentials(self.graph, self.states, 0.0, varying=True))
 
     @cached_property
     def _shifted(self) -> NDArray[np.float64]:

@@ -653,16 +653,24 @@ def _read_evidence(evidence: ArrayLike, domains: Domains) -> NDArray[np.int32]:
     return constant(int(array[0]), len(array)) if alike else frozen(array, np.int32)
 
 
-def log_potentials(graph: FactorGraph, states: NDArray[Any], offset: float) -> NDArray[np.float64]:
-    """Log-potentials of checked states, with a constant for factors that no longer vary.
+def log_potentials(
+    graph: FactorGraph, states: NDArray[Any], offset: float, varying: bool = False
+) -> NDArray[np.float64]:
+    """Return log-potentials of checked states, with a constant for factors that no longer vary.
 
-    With an offset of 0, a huge constant does not round the others away.
+    With an offset of 0, a huge constant does not round the others away. If only the `varying`
+    factors are wanted, those that evidence fixes are left out as well.
     """
     from minigibbs.kernels.energy import energies
 
     values = np.zeros(len(states))
     if not graph.only_stencils:
-        energies(graph.rest.packed, states, values)
+        model = graph.rest.packed
+        if varying:
+            factors = model.factors.copy()
+            factors["weight"][factors["span"] == 0] = 0.0
+            model = model._replace(factors=factors)
+        energies(model, states, values)
         values += offset
     values += graph.implicit_energies(states)
     for group in graph.stencils:

@@ -27,6 +27,7 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.results.marginals import Known
 from minigibbs.results.observed import Observations
 from minigibbs.results.population import Population
@@ -301,6 +302,7 @@ class Answer(Result):
             numbers = list(range(len(graph)))
         with Delayed("finding the most probable values"):
             found, weight = most_probable_values(graph, numbers)
+        warn_of_rounding(graph, self.log_z)
         values = {
             variable: self.domains.values(number)[place]
             for variable, number, place in zip(variables, numbers, found, strict=True)

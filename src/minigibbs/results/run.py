@@ -701,8 +701,9 @@ def check_model(model: dict[str, Any] | None) -> None:
     counts.append(model.get("rounding_error", 0.0))  # missing in files before 0.3
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
-    if type(model.get("uniform", False)) is not bool:
-        raise ValueError(f"model: expected uniform to be true or false, got {model['uniform']!r}")
+    for key in ("uniform", "biased"):
+        if type(model.get(key, False)) is not bool:
+            raise ValueError(f"model: expected {key} to be true or false, got {model[key]!r}")
     kinds = {"variable": str, "size": int, "share": float}
     for missed in (model[key] for key in ("missed", "phase") if key in model):
         if {key: type(value) for key, value in missed.items()} != kinds:

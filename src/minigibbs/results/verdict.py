@@ -127,6 +127,7 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
         *_too_small_log_z(run),
         *few,
         *_zeros(run),
+        *_biased(run),
         *_rounded(run),
         *_ending(run),
     ]
@@ -486,6 +487,16 @@ def _too_small_log_z(run: Run) -> list[Finding]:
             f"{best:.6g}: the temperature ladder did not reach equilibrium; run longer",
         )
     ]
+
+
+def _biased(run: Run) -> list[Finding]:
+    """Report a sampler whose stationary distribution is not that of the model."""
+    if not (run.model or {}).get("biased", False) or _fixed(run):
+        return []
+    fact = f"{run.info.sampler} is biased: its chains do not have the distribution of the model"
+    words = f"{fact}. Standard errors do not include the bias. Use mg.PoissonGibbs() or mg.Gibbs()."
+    short = f"{fact}, and standard errors leave that out: use mg.PoissonGibbs() or mg.Gibbs()"
+    return [Finding("warning", "The sampler is biased", words, short)]
 
 
 def _rounded(run: Run) -> list[Finding]:

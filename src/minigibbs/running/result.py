@@ -134,10 +134,12 @@ def _ladder(plan: Plan, parts: list[Collected], dropped: int) -> Any:
 
 
 def _model(plan: Plan) -> dict[str, Any]:
-    """Describe the graph, and whether single-site updates reach all states of positive weight."""
+    """Describe the graph, and whether the sampler can reach its states and has its distribution."""
     model = plan.graph.describe()
     if model["zeros"] and not plan.sampler.sweeps:
         model["reach"] = reach(plan.graph)
+    if not plan.sampler.exact:
+        model["biased"] = True
     return model
 
 

@@ -105,6 +105,11 @@ class DoubleMinGibbs(Sampler):
         what = "both batches (or an estimator for the second)"
         check_guarantee("DoubleMinGibbs", self.slowdown, self.batch is not None and second, what)
 
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        """Whether its stationary distribution is the model's, which depends on the estimator."""
+        return self.estimator is None or self.estimator.exact
+
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare both minibatches; refuse too many draws per update."""
         chosen = self.estimator_for(graph)

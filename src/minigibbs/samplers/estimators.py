@@ -10,7 +10,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,20 @@ _BLOCK = 128  # weak draws that are made before their factors are evaluated
 class Estimator(ABC):
     """The base class of energy estimators for `mg.MinGibbs` and `mg.DoubleMinGibbs`.
 
+    Attributes
+    ----------
+    exact : bool
+        Whether E exp(estimate) = exp(log-potential), so that chains have the distribution of the
+        model.
+
     Examples
     --------
     >>> import minigibbs as mg
-    >>> isinstance(mg.PoissonEstimator(batch=10.0), mg.Estimator)
-    True
+    >>> isinstance(mg.PoissonEstimator(batch=10.0), mg.Estimator), mg.SubsetEstimator.exact
+    (True, False)
     """
+
+    exact: ClassVar[bool] = True
 
     @abstractmethod
     def prepare(self, graph: FactorGraph) -> Any:
@@ -186,6 +194,7 @@ class SubsetEstimator(Estimator):
     estimate varies most; about 900 draws per update.
     """
 
+    exact: ClassVar[bool] = False
     size: int
 
     def __post_init__(self) -> None:

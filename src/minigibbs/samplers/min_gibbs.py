@@ -87,6 +87,11 @@ class MinGibbs(Sampler):
         given = self.batch is not None or self.estimator is not None
         check_guarantee("MinGibbs", self.slowdown, given, "a batch or an estimator")
 
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        """Whether its stationary distribution is the model's, which depends on the estimator."""
+        return self.estimator is None or self.estimator.exact
+
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare the estimator; refuse too many draws per update."""
         chosen = self.estimator_for(graph)
