@@ -19,7 +19,12 @@ def limited_memory(more: int = MEMORY) -> Iterator[None]:
 
     The limit counts address space. The GNU C library reserves 64 MiB of it for an arena of each
     thread unless all threads share one, so that the limit would depend on the number of cores.
+    PyArrow reserves a gigabyte for its first text, which a data frame of pandas may contain.
     """
+    with suppress(ImportError):
+        import pandas as pd
+
+        pd.DataFrame({"text": ["a"]})
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
     more += _THREAD * (os.cpu_count() or 1)

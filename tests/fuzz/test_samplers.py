@@ -72,6 +72,12 @@ def test_extreme_graphs_are_answered_right_or_with_a_warning(number, tmp_path):
     assert run_case(EXTREMES, 0, number, tmp_path) in extremes.OUTCOMES
 
 
+@pytest.mark.parametrize("number", [52, 469, 535, 726, 1354, 1741])
+def test_extreme_graphs_that_once_had_wrong_answers(number, tmp_path):
+    """A shared log Z, two biased samplers, fields beside 1e28, a search without an end, log Z."""
+    assert run_case(EXTREMES, 20261153, number, tmp_path) in extremes.OUTCOMES
+
+
 def test_extreme_graphs_are_extreme_and_some_are_answered_without_a_warning():
     """A check that warned of or refused everything would pass the tests above, but not this one."""
     made = []

@@ -357,9 +357,9 @@ def test_ctrl_c_returns_what_was_learned(method, rows, monkeypatch):
     """Ctrl-C comes at the first displayed step, on a machine of any speed."""
     shown = StepBar.show
 
-    def show(bar, step, error):
+    def show(*arguments):
         signal.raise_signal(signal.SIGINT)
-        shown(bar, step, error)
+        shown(*arguments)
 
     monkeypatch.setattr(StepBar, "show", show)
     fit = learn(blank(planted()), rows, method, steps=10**7, rate=0.01)

@@ -42,6 +42,7 @@ _TRIAL = 0.005  # seconds of timed updates that determine the number of cycles
 _SEGMENT = 0.1  # target time between two checks of the clock, in seconds
 _STEPS = 64  # least number of temperatures per cycle, if there is time
 _GROWTH = 8  # largest ratio of the lengths of consecutive segments
+_CHECKED = 50  # sweeps after which a climbing state must have a higher log-potential
 _BEYOND = 0.5  # seconds of climbing allowed after the time limit or a signal
 _ROUNDED = 1e-12  # share of the largest range: smaller gains may be rounding errors
 _CACHING = 0.25  # share of the remaining time that may be spent on cached fields
@@ -353,7 +354,14 @@ def climb(graph: FactorGraph, order: NDArray[np.int32], states: NDArray[Any], wa
     walk = _Walk(graph, order, len(states), max(watch.left, _BEYOND))
     walkers = [walk.walker(state, np.zeros(4, np.uint64)) for state in states]
     still, made, count = [0] * len(walkers), 0, 1
+    reached, check = np.full(len(states), -np.inf), _CHECKED * len(order)
     while climbing := [k for k, quiet in enumerate(still) if quiet < len(order)]:
+        if made >= check:  # rounding could lead a walker in circles, without a gain
+            check, now = made + _CHECKED * len(order), graph.log_potential(states)
+            for k in np.flatnonzero(~(now > reached)).tolist():
+                still[k] = len(order)
+            reached = now
+            continue
         before = time.monotonic()
         if watch.signal:
             until = min(until, before + _BEYOND)

@@ -259,12 +259,11 @@ class Fit:
 
     def summary_rows(self) -> list[tuple[str, str]]:
         """Return the rows of the displayed table: label and value."""
+        how, steps = _ENDS.get(self.ended), f"{self.steps:,}"
+        ended = how.format(steps) if how else f"{self.ended} after {steps} steps"
         rows = [
             ("method", self.method),
-            (
-                "ended",
-                _ENDS.get(self.ended, self.ended + " after {} steps").format(f"{self.steps:,}"),
-            ),
+            ("ended", printable(ended)),
             ("seconds", f"{self.seconds:.2f}"),
             ("error", f"{self.error:.4g} (largest, of moments as shares of their range)"),
         ]

@@ -7,6 +7,7 @@ Kernels are written with `cuda` of this module. Modules of kernels must import i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,12 @@ from minigibbs.running.backends.device.stored import StoredKernels
 __all__ = ["SIMULATED", "at_most", "cuda", "dispatch_by_type", "entry", "inlined"]
 
 SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])  # kernels run as plain Python
+
+with suppress(ImportError):  # the simulator has no such module
+    from numba.cuda.core import config as _own
+
+    # A small model has few blocks of threads, about which its user can do nothing.
+    _own.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 # A device function inlined into its callers, with sums and products exactly as written.
 inlined = cuda.jit(device=True, fastmath=False, **({} if SIMULATED else {"forceinline": True}))
