@@ -107,8 +107,9 @@ def launches(monkeypatch):
     """Return a list of the shapes of all launches."""
     made = []
 
-    def configure(kernel, items, threads, shared=0, folded=False):
-        shape = launch_shape(items, threads, shared, folded)
+    def configure(kernel, items, threads, shared=0, folded=False, most=None):
+        shape = launch_shape(items, threads, shared, folded, most)
+        assert most is None or np.prod(shape.grid) <= most
         return lambda *arguments: made.append(shape)
 
     def to_device(device, value):
@@ -121,6 +122,7 @@ def launches(monkeypatch):
         "load": lambda name: import_module(f"minigibbs.running.backends.{name}"),
         "Device": EmptyDevice,
         "configure": configure,
+        "blocks_at_once": lambda *arguments: 264,
         "to_device": to_device,
     }
     for module in MODULES:
