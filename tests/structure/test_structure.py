@@ -185,6 +185,7 @@ def test_rules_of_trees_and_pairwise_networks_hold(method):
         ),
         ({"equivalent_size": 0.0}, "equivalent_size must be positive"),
         ({"bootstrap": -1}, "bootstrap must not be negative"),
+        ({"bootstrap": 10**6 + 1}, "bootstrap must be at most 1,000,000"),
         ({"pseudocount": -1.0}, "pseudocount must not be negative"),
     ],
 )
