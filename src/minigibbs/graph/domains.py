@@ -348,7 +348,7 @@ class Domains:
 
 
 def require_numbers(variables: int) -> None:
-    """Refuse to store the numbers of so many variables."""
+    """Refuse graphs whose variables have numbers beyond 32 bits, which factors cannot store."""
     if variables > MOST_VARIABLES:
         raise TooLargeError(
             f"only stencils can have {variables:,} variables, more than {MOST_VARIABLES:,}; use "
